@@ -10,14 +10,13 @@
 
 `bash run_all.sh --paper MODEL` runs all of these.
 
-The report compares the scores in RUN/scores/*.jsonl: those of 04_select.py,
-lora, prm and route, and your own. Yours is a file with a line {"id", "sample",
-"score"} for each rollout, where a higher score is better; with a "weight" from
-0 to 1 it also votes, and of a "p" from 0 to 1 the report says how good a
-probability it is. Files named METHOD.CALSET@CALRUN-SEED.jsonl are one method:
-its row is the mean over evaluation runs, calibration runs and scorer seeds, ±
-the standard deviation (ddof=1). A labelled run in a folder `greedy` beside RUN
-is a row, too.
+The report compares the scores in RUN/scores/*.jsonl, also your own: a file with
+a line {"id", "sample", "score"} for each rollout, where a higher score is
+better. With a "weight" from 0 to 1 it also votes; a "p" from 0 to 1 is compared
+with the share of answers that are right. Files METHOD.CALSET@CALRUN-SEED.jsonl
+are one method: its row is the mean over evaluation runs, calibration runs and
+scorer seeds, ± the standard deviation (ddof=1). A labelled run in a folder
+`greedy` beside RUN is a row, too.
 """
 
 from __future__ import annotations  # the annotations name numpy, which is imported when it is first used
@@ -31,8 +30,9 @@ import re
 import shlex
 import sys
 import time
-from collections import Counter, defaultdict
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -112,7 +112,7 @@ class Row:
     std: float | None
     runs: int
     over: str  # what varies, as "3 eval × 3 cal × 3 seeds"
-    paired: Row | None  # of those values alone whose calibration and evaluation run have one name; see LEGEND
+    paired: Row | None  # of those values alone whose calibration and evaluation run have one name
     curve: dict  # {number of rollouts: accuracy}
     curve_std: list | None
     cut: float  # the share of picks that ended at the length limit
@@ -120,8 +120,7 @@ class Row:
     right: np.ndarray | None = None  # [P], the chance that its pick of all rollouts is right
     best_of: list = field(default_factory=list)  # PAPERS_BEST and BEST_OF_ALL, if it is that rule
     against: dict = field(default_factory=dict)  # {PAPERS_BEST or BEST_OF_ALL: how far it is above that rule}
-    auroc: float | None = None  # over all rollouts
-    auroc_within: float | None = None  # the mean over problems of that within a problem
+    auroc: float | None = None  # within a problem, the mean over problems
     reliability: dict | None = None  # how good a probability its p is, see measure_reliability
     cost: dict | None = None  # {one of COSTS: mean}, and the devices
     domains_right: float | None = None  # by routing: the share of problems that went to their kind's scorer
@@ -185,13 +184,12 @@ def padded(values, places, empty=0.0):
 def windows_for(runs):
     """(window, tail) of the confidence rules in tokens: the paper's, or less where answers are short.
 
-    In an answer that is shorter than a window all rules of a statistic are its mean. So the window is the
-    power of two nearest to half of the median answer, and at most the paper's.
+    In an answer that is shorter than a window all rules of a statistic are its mean.
     """
     if not all((run.path / "tokens.pt").is_file() for run in runs):
         return common.WINDOW, common.TAIL  # rollouts.jsonl has these; others are computed from the tokens
     lengths = [row["n_tokens"] for run in runs for row in run.rollouts]
-    nearest = 2 ** round(math.log2(max(np.median(lengths), 2) / 2))
+    nearest = 2 ** round(math.log2(max(np.median(lengths), 2) / 2))  # power of two to half of the median
     return min(nearest, common.WINDOW), min(nearest, common.TAIL)
 
 
@@ -223,8 +221,8 @@ def fitted(rule, rules):
 def read_all_scores(runs, only, studies):
     """({METHOD: its Scores}, {name of a file that is left out: why})
 
-    A file may be in one run alone if each run has that of the calibration run with its own name: LoRA reads
-    every rollout once a file, so that crossing all runs would take as many times as long.
+    A file may be in one run alone if it is of the calibration run with that name: LoRA reads every rollout
+    once a file, so that crossing all runs would take as many times as long.
     The scores of studies are read where --study asks for them.
     """
     found = defaultdict(list)  # name of a file -> its Scores in each run
@@ -236,32 +234,26 @@ def read_all_scores(runs, only, studies):
                 continue
             cost_file = file.with_suffix(".cost.json")
             cost = common.read_json(cost_file) if cost_file.is_file() else {}
-            sources = cost.get("made_of", {})
-            changed = [path for path in sources if stamp_of_file(path) not in (sources[path], None)]
+            changed = [path for path, stamp in cost.get("made_of", {}).items() if is_changed(path, stamp)]
             if only and not any(fnmatchcase(name, one) for name in (file.stem, method) for one in only):
                 left_out[file.stem] = "not in --only"
             elif changed:
                 left_out[file.stem] = f"{changed[0]} has changed since"
             else:
                 found[file.stem].append(read_scores(file, run, cost))
-    own = Counter()  # (METHOD, seed) -> how many runs have the file of the calibration run with their name
-    for name, scores in found.items():
-        if scores[0].calibration_run == scores[0].run.path.name:
-            own[name.partition("@")[0], scores[0].seed] += 1
     methods = defaultdict(list)
     for name, scores in found.items():
-        method = name.partition("@")[0]
-        if len(scores) == len(runs) or len(scores) == 1 and own[method, scores[0].seed] == len(runs):
-            methods[method] += scores
+        if len(scores) == len(runs) or scores[0].calibration_run == scores[0].run.path.name:
+            methods[name.partition("@")[0]] += scores
         else:
             left_out.setdefault(name, "not in every run")
     return methods, left_out
 
 
 @cache
-def stamp_of_file(path):
-    """Of a verifier's or a route's sources; None of one that is gone, as where a run was moved."""
-    return common.stamp(Path(path)) if os.path.isfile(path) else None
+def is_changed(path, stamp):
+    """A source of scores; not if it is gone, as where a run was moved."""
+    return os.path.isfile(path) and common.stamp(Path(path)) != stamp
 
 
 def study_of(method):
@@ -273,18 +265,14 @@ def study_of(method):
 def read_scores(file, run, cost):
     rows = common.read_jsonl(file, needs=("id", "sample", "score"))
     rows = common.align(rows, common.keys_of(run.rollouts), file)
-    shares = {}  # what has a number from 0 to 1 in each row
     try:
         score = padded([float(row["score"]) for row in rows], run.places, -np.inf)
-        if np.isnan(score).any():
-            raise ValueError
+        shares = {}  # from 0 to 1
         for name in ("weight", "p"):
             if all(row.get(name) is not None for row in rows):
                 shares[name] = padded([float(row[name]) for row in rows], run.places)
-                if not ((shares[name] >= 0) & (shares[name] <= 1)).all():
-                    raise ValueError
     except (TypeError, ValueError):
-        common.die(f"{file}: a score is a number, and weight and p are numbers from 0 to 1, or absent")
+        common.die(f"{file}: score, weight and p are numbers; the last two may be absent")
     calibration_run, _, seed = file.stem.partition("@")[2].rpartition("-")
     return Scores(run, score, **shares, calibration_run=calibration_run, seed=seed, cost=cost)
 
@@ -379,14 +367,16 @@ def make_rows(runs, greedy, by_rule, by_scorer):
     if greedy:
         rows.append(make_row("greedy", "greedy", at_random, [Scores(greedy)]))
     rows += [make_row(rule, "confidence", by_score, scores) for rule, scores in by_rule.items()]
+    can_vote = all((run.answer_groups >= 0).any() for run in runs)  # else answers cannot be equal
     votes = []
-    if can_vote(runs):
-        for name, vote in VOTES.items():
-            votes.append(make_row(name, "vote", partial(by_vote, vote), by_rule[fitted(VOTES_BY, by_rule)]))
+    for name, vote in VOTES.items() if can_vote else ():
+        votes.append(make_row(name, "vote", partial(by_vote, vote), by_rule[fitted(VOTES_BY, by_rule)]))
     scorers = [(*name_scorer(key), by_scorer[key]) for key in by_scorer if not study_of(key)]
     for name, calibration, scores in sorted(scorers, key=lambda scorer: (scorer[0].lower(), scorer[1])):
         rows.append(make_row(name, "scorer", by_score, scores, calibration))
-        votes += vote_rows(f"{name}, weighted vote", scores, calibration)
+        if can_vote and all(each.weight is not None for each in scores):
+            vote = partial(by_vote, weighted_majority)
+            votes.append(make_row(f"{name}, weighted vote", "vote", vote, scores, calibration))
     rows += votes
     if all({row["id"] for row in run.answers} >= {*run.ids} for run in runs):
         rows.append(row_of_answers(runs, by_scorer))
@@ -419,17 +409,6 @@ def name_scorer(key):
     return f"{name} ({suffix})" if suffix else name, ""
 
 
-def can_vote(runs):
-    return all((run.answer_groups >= 0).any() for run in runs)
-
-
-def vote_rows(name, of_method, calibration):
-    """The row of a weighted vote, or none where answers cannot be equal or scores have no weights."""
-    if not can_vote(scores.run for scores in of_method) or any(scores.weight is None for scores in of_method):
-        return []
-    return [make_row(name, "vote", partial(by_vote, weighted_majority), of_method, calibration)]
-
-
 def make_row(name, kind, pick, of_method, calibration="", sizes=None):
     """pick: see Picks. of_method: the Scores of each evaluation run, calibration run and scorer seed."""
     largest = max(scores.run.labels.shape[1] for scores in of_method)
@@ -448,10 +427,8 @@ def make_row(name, kind, pick, of_method, calibration="", sizes=None):
         problems.append(kept.sum())
     right = np.ma.masked_invalid(right).mean(0).filled(np.nan)
     curve = np.mean(accuracies, 0).tolist()
-    pairs = []  # a scorer of calibration run i scores evaluation run i
-    for scores in of_method:
-        if {*scores.calibration_run.split("+")} == {scores.run.path.name}:
-            pairs.append(scores)
+    # a scorer of calibration run i scores evaluation run i
+    pairs = [each for each in of_method if {*each.calibration_run.split("+")} == {each.run.path.name}]
     is_crossed = 0 < len(pairs) < len(of_method)
     row = Row(
         method=name, kind=kind, calibration=calibration,
@@ -465,7 +442,7 @@ def make_row(name, kind, pick, of_method, calibration="", sizes=None):
         domains_right=mean_of(scores.cost.get("domains_right") for scores in of_method),
     )  # fmt: skip
     if kind in ("confidence", "scorer"):
-        row.auroc, row.auroc_within = mean_auroc(of_method)
+        row.auroc = mean_of(map(auroc_within, of_method))
     if kind == "scorer":
         row.reliability = measure_reliability(of_method)
         row.cost = cost_of(of_method)
@@ -479,14 +456,10 @@ def kept_problems(scores):
 
 def name_varied(of_method):
     """What varies: "3 eval × 2 cal × 3 seeds"."""
-    sources = {
-        "eval": {scores.run.path for scores in of_method},
-        "cal": {scores.calibration_run for scores in of_method},
-        "seeds": {scores.seed for scores in of_method},
-    }
-    varied = " × ".join(f"{len(values)} {name}" for name, values in sources.items() if len(values) > 1)
-    crossed = math.prod(map(len, sources.values()))
-    return varied if crossed == len(of_method) else f"{len(of_method)} of {varied}"
+    sources = zip(*((scores.run.path, scores.calibration_run, scores.seed) for scores in of_method))
+    counts = dict(zip(("eval", "cal", "seeds"), [len({*values}) for values in sources]))
+    varied = " × ".join(f"{count} {name}" for name, count in counts.items() if count > 1)
+    return varied if math.prod(counts.values()) == len(of_method) else f"{len(of_method)} of {varied}"
 
 
 def std_of(values):
@@ -499,17 +472,11 @@ def mean_of(values):
     return float(np.mean(values)) if values else None
 
 
-def mean_auroc(of_method):
-    """(AUROC over all rollouts, the mean over problems of that within a problem)"""
-    overall = []
-    within = []
-    for scores in of_method:
-        right = scores.run.labels > 0
-        kept = scores.run.valid & kept_problems(scores)[:, None]
-        overall.append(common.auroc(right[kept], scores.score[kept]))
-        each = [common.auroc(right[i][rows], scores.score[i][rows]) for i, rows in enumerate(kept)]
-        within.append(mean_of(each))
-    return mean_of(overall), mean_of(within)
+def auroc_within(scores):
+    """The mean over problems of the AUROC of a problem's rollouts."""
+    rows = scores.run.valid & kept_problems(scores)[:, None]
+    right = scores.run.labels > 0
+    return mean_of(common.auroc(right[i][rows[i]], scores.score[i][rows[i]]) for i in range(len(rows)))
 
 
 def measure_reliability(of_method):
@@ -540,14 +507,11 @@ def cost_of(of_method):
     return mean
 
 
-# ---- Comparison with the best confidence rule: Δ and the share of the gap to the oracle that is closed -----
+# ---- Comparison: Δ to the best confidence rule, and the share of the gap to the oracle that is closed ------
 
 
 def compare(rows):
-    """Add `against` to all rows: how far each is above the best rule of the paper's 20, and of all that fit.
-
-    The best rule is chosen with hindsight.
-    """
+    """Add `against` to all rows: how far each is above the rules that are best, chosen with hindsight."""
     (oracle,) = [row for row in rows if row.kind == "oracle"]
     by_rule = {row.method: row for row in rows if row.kind == "confidence"}
     papers = [rule for rule in RULES if rule.split("/")[0] in PAPERS_STATISTICS]
@@ -580,7 +544,7 @@ def problem_draws(n):
 
 
 def evaluate_study(study, runs, by_scorer):
-    """The rows of a study, by the number in their name. There are none for runs that it does not score.
+    """The rows of a study, by the number in their name.
 
     The problems from which a scorer of some row learned are left out of all rows of that seed.
     """
@@ -591,17 +555,15 @@ def evaluate_study(study, runs, by_scorer):
     rows = []
     for key in keys:
         _, name, calibration = STUDY_METHOD.fullmatch(key).groups()
+        if study == "halves" and name == "other":  # the paper's row is of all problems
+            rows.append(make_row("other, all problems", "scorer", by_score, by_scorer[key], calibration))
+            if not any(learned.values()):  # without a scorer of the half there is no other half
+                continue
         for scores in by_scorer[key]:
             scores.left_out = learned[scores.seed]
             if not kept_problems(scores).any():
                 common.die(f"{scores.run.path}: the scorers of --study {study} learned from all its problems")
-        is_other = study == "halves" and name == "other"
-        if not is_other or any(learned.values()):  # without a scorer of the half there is no other half
-            rows.append(make_row(name, "scorer", by_score, by_scorer[key], calibration))
-            rows += vote_rows(f"{name}, weighted vote", by_scorer[key], calibration)
-        if is_other:  # the paper's row is of all problems
-            everything = [replace(scores, left_out=frozenset()) for scores in by_scorer[key]]
-            rows.append(make_row("other, all problems", "scorer", by_score, everything, calibration))
+        rows.append(make_row(name, "scorer", by_score, by_scorer[key], calibration))
     return sorted(rows, key=lambda row: [float(number) for number in re.findall(r"\.?\d+", row.method)])
 
 
@@ -707,8 +669,6 @@ def methods_table(section):
     for row in shown_rows(section):
         correct = f"{row.correct:.1f}".removesuffix(".0")
         cells = {"accuracy %": accuracy_of(row), "over": row.over}
-        if row.paired:
-            cells["paired %"] = accuracy_of(row.paired)
         cells["right/problems"] = f"{correct}/{row.problems:.0f}"
         cells["domains right %"] = domains_right(row)
         for best, gain in row.against.items():
@@ -721,8 +681,7 @@ def methods_table(section):
 def curves_table(section):
     for row in shown_rows(section):
         cells = {f"N={n}": best_of(n, row) for n in row.curve}
-        for column, auroc in (("AUROC", row.auroc), ("within a problem", row.auroc_within)):
-            cells[column] = None if auroc is None else f"{auroc:.3f}"
+        cells["AUROC"] = None if row.auroc is None else f"{row.auroc:.3f}"
         yield columns_of(row) | cells | {"over": row.over, "problems": number(row.problems)}
 
 
@@ -774,39 +733,33 @@ Confidence rules are statistic/aggregation. The statistics are of each token's t
 `mean` and `median`, negated; `variance`; `gap`, the largest probability minus the second; `entropy` of the
 ten, scaled to add up to 1 (low is sure). `self_certainty` is how far the whole distribution is from uniform,
 `likelihood` the token's own log-probability. They are aggregated over the tokens: `avg` of all; `tail`, the
-last ones; `lowest`, the window where it is least confident; `bottom10`, the mean of the means of the least
-confident tenth of the windows. Windows and tail are the paper's, 1,024 and 2,048 tokens; a shorter answer is
-one window. Where answers are short there are also `fitted windows`: both are the power of two nearest to half
-of the median answer. The best of the paper's 20 rules (five statistics × four aggregations, as we read App.
-B.2; Sec. 5 names four) is in its own windows, the best of all 28 in those that fit.
+last ones; `lowest`, the least confident window; `bottom10`, the mean of the means of the least confident
+tenth of the windows. Windows and tail are the paper's, 1,024 and 2,048 tokens; a shorter answer is one
+window. In `fitted windows` both are the power of two nearest to half of the median answer.
 
-Random, best-of-N and oracle are the exact expectation over all subsets of N rollouts, votes where these are
-few, else the mean over 128 random ones. Tied majorities share the credit. Confidence-weighted votes are by
+The best of the paper's 20 rules (five statistics × four aggregations, as we read App. B.2; Sec. 5 names four)
+is in its windows, the best of all 28 in those that fit. Both are chosen with hindsight on these labels. `Δ`:
+points above that rule, and a paired bootstrap interval over problems. `closed %`: Δ to the paper's as a share
+of the gap from that rule to the oracle, where it is two problems or more.
+
+Random, best-of-N and oracle are exact expectations over all subsets of N rollouts; votes are averaged over
+128 random subsets where there are more. Tied majorities share the credit. Confidence-weighted votes are by
 mean/tail in windows that fit; DeepConf's are of the most confident 10 or 90 % of the answers.
 `right/problems` counts expected picks. `cut %`: picks (in the summary: rollouts) that ended at the length
-limit.
+limit. `AUROC`: the chance that a right answer scores above a wrong one of its problem. `in sample`: the
+scorer learned from some of these problems, so its accuracy proves nothing.
 
-± is the standard deviation over what varies (`over`): evaluation runs, calibration runs, scorer seeds. All
-runs are crossed: of 3 evaluation runs, 3 calibration runs and 3 seeds come 27 values. `paired %` is of those
-whose calibration and evaluation run have one sampling seed, which are 9.
-
-`Δ`: points above the best of these confidence rules, which is chosen with hindsight on these labels; in
-brackets a paired bootstrap interval over problems. `closed %`: Δ to the paper's as a share of the gap from
-that rule to the oracle; less than two problems are too small a gap. `AUROC`: the chance that a right answer
-scores above a wrong one, over all rollouts and `within a problem`. `in sample`: the scorer learned from some
-of these problems, so its accuracy proves nothing.
+± is the standard deviation over what varies (`over`): evaluation runs, calibration runs and scorer seeds, all
+crossed: 27 values of 3 each. In the study of halves, `other` and `same` are judged on the half of the problems
+that `same` did not learn from; the paper's row of another data set is `other, all problems`.
 
 p is a scorer's probability that an answer is right. A `tenth` of the answers, from the smallest p to the
 largest, has its mean p and the share that is right; p is off by the mean distance of the two. The Brier score
-is the mean of (p − label)².
-
-A search's processor minutes are those of all its trainings, which run side by side. Scoring is timed with one
-rollout at a time. In the study of halves, `other` and `same` are judged on the half of the problems that
-`same` did not learn from; the paper's row of another data set is `other, all problems`."""
+is the mean of (p − label)². A search's processor minutes are those of all its trainings, which run side by
+side; scoring is timed with one rollout at a time."""
 
 
 def report(args):
-    check_inputs(args)
     repetitions = defaultdict(list)  # (model, data set) -> runs
     for path in map(Path, args.runs):
         meta = common.read_meta(path)
@@ -816,11 +769,11 @@ def report(args):
     sections = [make_section(*names, paths, args) for names, paths in repetitions.items()]
     for study in args.study:
         if not any(section["studies"][study] for section in sections):
-            common.die(f"{' '.join(args.runs)}: no scores of --study {study}; see 03_train_scorer.py -h")
+            common.warn(f"there are no scores of --study {study}; see 03_train_scorer.py -h")
     out = Path(args.out or os.path.commonpath([*map(os.path.abspath, args.runs)]))
-    sets = dict(zip(PAPERS_SETS, args.sets))
-    written = [change_rows(section, fields_of) for section in sections]
-    common.write_json(out / "results.json", {"command": the_command(), "sets": sets, "sections": written})
+    results = {"command": the_command(), "sets": dict(zip(PAPERS_SETS, args.sets))}
+    results["sections"] = [change_rows(section, fields_of) for section in sections]
+    common.write_json(out / "results.json", results)
     summary = [*summarise(sections)]
     details = [text for section in sections for text in describe(section, out, args.plots)]
     made_by = f"This report was made by\n\n    {the_command()}\n"
@@ -838,16 +791,6 @@ def change_rows(section, change):
     """The section with change(row) instead of each row."""
     studies = {study: [*map(change, rows)] for study, rows in section["studies"].items()}
     return section | {"rows": [*map(change, section["rows"])], "studies": studies}
-
-
-def check_inputs(args):
-    if len({os.path.realpath(path) for path in args.runs}) < len(args.runs):
-        common.die("a run is given twice; each counts as a repetition of its own")
-    names = {file.stem for path in args.runs for file in Path(path, "scores").glob("*.jsonl")}
-    names |= {name.partition("@")[0] for name in names}
-    for name in args.only:
-        if "*" not in name and name not in names:
-            common.die(f"--only {name}: no such scores; there are {', '.join(sorted(names)) or 'none'}")
 
 
 def make_section(model, dataset, paths, args):
@@ -871,8 +814,8 @@ def make_section(model, dataset, paths, args):
         notes.append(f"{dataset}: {len(left_out)} problems left out of all rows: no answer could be judged")
     for why in sorted({*not_read.values()}):
         names = [name for name in not_read if not_read[name] == why]
-        more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-        notes.append(f"{dataset}: no row for {', '.join(names[:4])}{more}: {why}")
+        names[4:] = [f"{len(names) - 4} more"] * (len(names) > 4)
+        notes.append(f"{dataset}: no row for {', '.join(names)}: {why}")
     return {
         "title": title, "notes": notes, "model": model, "dataset": dataset, "windows": windows,
         "cut": mean_of(run.cut[run.valid].mean() for run in runs), "runs": [str(run.path) for run in runs],
@@ -911,14 +854,14 @@ def the_command():
 
 # ---- Figures: a method has one colour in all of them, and a line of its own for prints in grey -------------
 
-LOOKS = {  # what a figure shows: (colour, line, mark)
+LOOKS = {  # what a figure shows, by names of the summary up to a parenthesis: (colour, line, mark)
     "random": ("#888888", ":", ""),
     PAPERS_BEST: ("#e69f00", "--", "s"),
     BEST_OF_ALL: ("#b9770e", "--", "d"),
-    "vote": ("#56b4e9", "-.", "v"),
+    "majority vote": ("#56b4e9", "-.", "v"),
     "SCaTR": ("#0072b2", "-", "o"),
     "SCaTR+": ("#882255", "-", "D"),
-    "SCaTR's vote": ("#009e73", "-", "^"),
+    "SCaTR, weighted vote": ("#009e73", "-", "^"),
     "LoRA verifier": ("#d55e00", "-.", "P"),
     "PRM": ("#cc79a7", "-.", "X"),
     "oracle": ("#000000", "--", ""),
@@ -929,30 +872,32 @@ SPREAD = "are ± the standard deviation over evaluation runs, calibration runs a
 
 def draw_accuracy(out, section, calibration):
     """Draw the accuracy against N of a calibration set -> the lines of a page that show it."""
-    title = f"{section['model']} on {section['dataset']}"
-    if calibration:
-        title += f", calibrated on {calibration}"
-    figure, axes = new_figure(title)
-    rows = rows_to_draw(section, calibration)
-    for look, row in sorted(rows.items(), key=lambda item: -item[1].accuracy):
-        colour, line, mark = LOOKS[look]
-        sizes = [int(n) for n in row.curve]
-        heights = 100 * np.array([*row.curve.values()])
-        name = name_of(row).replace(FITTED, "").replace(": ", ":\n")
-        axes.plot(sizes, heights, line, marker=mark, color=colour, markersize=4, clip_on=False,
-                  label=f"{name}  {heights[-1]:.1f}")  # fmt: skip
-        if row.curve_std:
-            std = 100 * np.array(row.curve_std)
-            axes.fill_between(sizes, heights - std, heights + std, color=colour, alpha=0.18, linewidth=0)
+    title = " → ".join(filter(None, [calibration, section["dataset"]]))
+    figure, axes = new_figure(f"{section['model']}: {title}")
+    rows = summary_rows(section, calibration)
+    for name in sorted(rows, key=lambda name: -rows[name].accuracy):
+        look = LOOKS.get(name.partition(" (")[0])
+        if look:
+            draw_line(axes, name, rows[name], *look)
+    sizes = [int(n) for n in rows["oracle"].curve]
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, sizes)
     axes.minorticks_off()
     axes.set_xlabel("rollouts a problem (N)", fontsize=8)
     axes.set_ylabel("right answers, %", fontsize=8)
-    axes.set_xlim(1, max(2, sizes[-1]))
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize=7)
-    file_name = f"accuracy.{section['model']}.{'-to-'.join(filter(None, [calibration, section['dataset']]))}"
+    file_name = f"accuracy.{section['model']}.{title.replace(' → ', '-to-')}"
     return save_figure(figure, out, file_name, f"Accuracy against the number of rollouts. Bands {SPREAD}.")
+
+
+def draw_line(axes, name, row, colour, line, mark):
+    sizes = [int(n) for n in row.curve]
+    heights = 100 * np.array([*row.curve.values()])
+    label = f"{name}  {heights[-1]:.1f}"
+    axes.plot(sizes, heights, line, marker=mark, color=colour, markersize=4, clip_on=False, label=label)
+    if row.curve_std:
+        std = 100 * np.array(row.curve_std)
+        axes.fill_between(sizes, heights - std, heights + std, color=colour, alpha=0.18, linewidth=0)
 
 
 def new_figure(title, height=SIZE[1]):
@@ -972,20 +917,6 @@ def save_figure(figure, out, name, caption):
         with common.atomic(out / f"{name}.{ending}", "wb") as file:
             figure.savefig(file, format=ending, dpi=200)
     return f"![{caption}]({name}.png)\n\n{caption} ([PDF]({name}.pdf))"
-
-
-def rows_to_draw(section, calibration):
-    """{key of LOOKS: row}; of the votes, of SCaTR's votes and of the PRMs the best."""
-    found = defaultdict(list)
-    for row in section["rows"]:
-        look = row.best_of[0] if row.best_of else row.method
-        if row.method in SUMMARY_VOTES:
-            look = "vote" if row.method in VOTES else "SCaTR's vote"
-        if row.method.startswith("PRM ("):
-            look = "PRM"
-        if row.calibration in ("", calibration):
-            found[look].append(row)
-    return {look: max(found[look], key=lambda row: row.accuracy) for look in LOOKS if look in found}
 
 
 # ==== Page two: learned verifiers ===========================================================================
@@ -1015,7 +946,6 @@ def score_rollouts(run, name, verifier, cost, *made_of):
     model = verifier.model
     origin = origin_of(*made_of, run / "rollouts.jsonl")
     cost = cost | {"parameters": model.num_parameters(), "device": common.device_name(model.device)} | origin
-    cost["model_stamp"] = getattr(model, "model_stamp", None)
     earlier = common.read_json(cost_file) if path.is_file() and cost_file.is_file() else {}
     rows = common.read_jsonl(path) if earlier.get("stamp") == origin["stamp"] else []
     left = rollouts[len(rows) :]
@@ -1088,7 +1018,7 @@ def load_model_of(runs, args):
 
 RANK, ALPHA, DROPOUT = 16, 32, 0.05
 BATCH = 16  # rollouts a step
-WARM_UP = 100  # steps to the full learning rate
+WARM_UP = 100  # steps to the full learning rate, at most half of all; then a straight line to zero
 CLIP = 1.0  # norm of the gradient
 QUESTION = """\
 Determine the correctness of the following answer:
@@ -1100,8 +1030,6 @@ Is this answer correct (yes/no)?"""
 def lora(args):
     """Train adapters for each seed, or load finished ones, and score the --eval runs. A training that was
     killed starts over, and ends the same."""
-    if args.epochs < 1:
-        common.die(f"--epochs {args.epochs}: give 1 or more")
     run = Path(args.run)
     dataset = common.short_name(common.read_meta(run)["dataset"])
     examples = read_examples(run, args.limit)
@@ -1174,12 +1102,17 @@ def add_adapters(model, seed):
 
 def train_adapters(verifier, adapters, words, examples, args, seed):
     """Minimise the cross-entropy of the word after the question -> what it cost."""
+    from transformers import get_linear_schedule_with_warmup
+
     model = verifier.model
-    optimizer = torch.optim.AdamW(adapters.values(), weight_decay=0.0)
     batches = math.ceil(len(examples) / BATCH)
     steps = args.epochs * batches
+    optimizer = torch.optim.AdamW(adapters.values(), args.lr, weight_decay=0.0)
+    schedule = get_linear_schedule_with_warmup(optimizer, min(WARM_UP, steps // 2), steps)
     lengths = []  # of all sequences that were read
-    save_memory(model.train())
+    # Activations are computed again in the backward pass, so that a long answer fits
+    recompute = getattr(model.train(), "activation_checkpointing_enable", model.gradient_checkpointing_enable)
+    recompute({"use_reentrant": False})
     started = time.perf_counter()
     for step in common.progress(range(steps), desc=f"train lora@{seed}", unit="step"):
         epoch, place = divmod(step, batches)
@@ -1190,8 +1123,8 @@ def train_adapters(verifier, adapters, words, examples, args, seed):
             learn_from(model, ids, words[1 - label], len(batch))
             lengths.append(len(ids))
         torch.nn.utils.clip_grad_norm_(adapters.values(), CLIP)
-        optimizer.param_groups[0]["lr"] = args.lr * rate_at(step, steps)
         optimizer.step()
+        schedule.step()
         optimizer.zero_grad()
     model.eval()
     seconds = time.perf_counter() - started
@@ -1201,21 +1134,9 @@ def train_adapters(verifier, adapters, words, examples, args, seed):
             "train_flops": training_flops(model, lengths), "examples": len(examples)}  # fmt: skip
 
 
-def save_memory(model):
-    """Compute activations again in the backward pass, so that a long answer fits."""
-    enable = getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)
-    enable({"use_reentrant": False})
-
-
 def learn_from(model, ids, word, batch_size):
     """Add one rollout's share of the gradient of its batch's mean loss."""
     (-next_logits(model, ids).log_softmax(0)[word] / batch_size).backward()
-
-
-def rate_at(step, steps):
-    """A factor of the learning rate: warm-up, for half of the steps at most, then a straight line to zero."""
-    warm = min(WARM_UP, max(1, steps // 2))
-    return min((step + 1) / warm, (steps - step) / max(1, steps - warm))
 
 
 def training_flops(model, lengths):
@@ -1240,12 +1161,9 @@ PRM_TOKENS = 2048  # so many of an answer's last tokens are read, as in the auth
 
 
 def prm(args):
-    for run in args.runs:
-        common.read_meta(run)  # refuses another folder before the model is loaded
     # with a score at each step (ReasonFlux-PRM-7B), or one at the end (ReasonFlux-PRM-1.5B)?
-    architectures = common.load_config(args.prm).architectures or ()
-    load = load_step_prm if "Qwen2ForProcessRewardModel" in architectures else load_final_prm
-    verifier = load(args)
+    has_steps = "Qwen2ForProcessRewardModel" in (common.load_config(args.prm).architectures or ())
+    verifier = load_step_prm(args) if has_steps else load_final_prm(args)
     for run in args.runs:
         score_rollouts(Path(run), f"prm.{common.model_name(args.prm)}", verifier, {})
 
@@ -1284,9 +1202,7 @@ def load_step_prm(args):
     dtype = common.pick_dtype("auto", device)
     with common.loading(args.prm):
         tokenizer = AutoTokenizer.from_pretrained(args.prm)
-        model, loaded = StepRewardModel.from_pretrained(args.prm, dtype=dtype, output_loading_info=True)
-    if loaded["missing_keys"]:
-        common.die(f"--prm {args.prm}: its files lack {', '.join(sorted(loaded['missing_keys'])[:3])}")
+        model = StepRewardModel.from_pretrained(args.prm, dtype=dtype)
     model.to(device).eval().score.float()
     mark = tokenizer.convert_tokens_to_ids(STEP_END)
 
@@ -1317,32 +1233,24 @@ def route(args):
     if len(args.math) != len(args.code):
         common.die(f"--math and --code: {len(args.math)} and {len(args.code)} scorers; give them in pairs")
     scorers = {path: common.load_scorer(path) for path in (*args.math, *args.code)}
-    pairs = {}  # name of the scores -> the two files
-    for i, pair in enumerate(zip(args.math, args.code)):
-        pairs[pair_name(*pair) or f"routed@{i}"] = pair
-    left = []  # (run that is not routed by these scorers, what is written beside its scores)
-    for run in map(Path, args.runs):
-        common.read_meta(run)  # refuses another folder before the model is loaded
-        origin = origin_of(ROUTER, run / "rollouts.jsonl", *map(Path, (*args.math, *args.code)))
-        last = run / "scores" / f"{[*pairs][-1]}.cost.json"  # is written after all others
-        if last.is_file() and common.read_json(last).get("stamp") == origin["stamp"]:
-            print(f"{run}: routed by these scorers before")
-        else:
-            left.append((run, origin))
-    if not left:
-        return
-    model, tokenizer = load_model_of([run for run, _ in left], args)
+    pairs = {pair_name(*pair): pair for pair in zip(args.math, args.code)}
+    runs = [*map(Path, args.runs)]
+    load = cache(partial(load_model_of, runs, args))  # where something is left to do
 
     @cache  # runs of a data set have the same problems
     def ask(prompt):
+        model, tokenizer = load()
         ids = direct_prompt(tokenizer, ROUTER.format(problem=prompt))
         word = re.search(r"\b(math|coding)", say(model, tokenizer, ids).lower())
         return word and DOMAINS[word[1]]
 
-    for run, origin in left:
+    for run in runs:
         problems = common.read_jsonl(run / "problems.jsonl", needs=("id", "kind", "prompt"))
-        for file in (run / "scores").glob("routed*@*"):
-            file.unlink()  # of an earlier call, which may have had other scorers
+        origin = origin_of(ROUTER, run / "rollouts.jsonl", *map(Path, (*args.math, *args.code)))
+        last = run / "scores" / f"{[*pairs][-1]}.cost.json"  # is written after all others
+        if last.is_file() and common.read_json(last).get("stamp") == origin["stamp"]:
+            print(f"{run}: routed by these scorers before")
+            continue
         with torch.inference_mode():
             domains = {row["id"]: ask(row["prompt"]) for row in problems}
         right = [domains[row["id"]] == row["kind"] for row in problems if row["kind"] in DOMAINS.values()]
@@ -1354,10 +1262,11 @@ def route(args):
 
 
 def pair_name(*paths):
-    """routed.CALSETS@CALRUNS-SEED, where both scorers are METHOD.CALSET@CALRUN-SEED.pt, or None."""
-    found = [re.fullmatch(r"[^.]+\.(.+)@(.+)-([^-]+)", Path(path).stem) for path in paths]
+    """routed.CALSETS@CALRUNS-SEED of scorers METHOD.CALSET@CALRUN-SEED.pt; of others routed.NAME+NAME."""
+    names = [Path(path).stem for path in paths]
+    found = [re.fullmatch(r"[^.]+\.(.+)@(.+)-([^-]+)", name) for name in names]
     if not all(found):
-        return None
+        return f"routed.{'+'.join(names)}"
     sets, runs, seeds = zip(*(one.groups() for one in found))
     return f"routed.{'+'.join(sets)}@{'+'.join(runs)}-{'+'.join(dict.fromkeys(seeds))}"
 
@@ -1375,12 +1284,9 @@ def routed_scores(run, domains, math_path, code_path, scorers):
     keys, of_maths = common.score_run(scorers[math_path], run, math_path)
     _, of_code = common.score_run(scorers[code_path], run, code_path)
     choices = {"math": of_maths, "code": of_code, None: torch.zeros(len(keys))}
-    rows = []
-    for place, (problem, sample) in enumerate(keys):
-        logit = choices[domains[problem]][place]
-        scores = {"score": logit.item(), "weight": logit.sigmoid().item()}
-        rows.append({"id": problem, "sample": sample} | scores)
-    return rows
+    logits = torch.stack([choices[domains[problem]][place] for place, (problem, _) in enumerate(keys)])
+    columns = zip(keys, logits.tolist(), logits.sigmoid().tolist())
+    return [{"id": id, "sample": sample, "score": score, "weight": p} for (id, sample), score, p in columns]
 
 
 # ==== Page three: the paper's tables, from the results.json of one model or several =========================
@@ -1512,11 +1418,8 @@ def describe_models(models):
         for section in results.sections:
             dataset = section["dataset"]
             papers = [name for name, place in results.names.items() if place == dataset]
-            costs = {}  # of the scorers that learned from this data set
-            for (_, method, calibration), row in results.rows.items():
-                if calibration == dataset and row.cost:
-                    costs[method] = row.cost
-            scatr, lora = (costs.get(method, {}) for method in ("SCaTR", "LoRA verifier"))
+            learned = {method: row.cost or {} for (_, method, of), row in results.rows.items() if of == dataset}
+            scatr, lora = (learned.get(method, {}) for method in ("SCaTR", "LoRA verifier"))
             rows.append({
                 "model": model, "data set": dataset, "in the place of": ", ".join(papers),
                 "problems": number(results.rows[dataset, "random", ""].problems),
@@ -1566,69 +1469,40 @@ def our_cell(results, table, pair, column):
 
 def draw_models(out, models):
     """Bars for each model and pair of data sets, as in the paper's main figure -> the lines that show it."""
-    groups = {}  # "model\ncalibration → test" -> rows_to_draw
+    groups = {}  # "model\ncalibration → test" -> summary_rows
     for model, results in models.items():
         for section in results.sections:
             for calibration in calibrations_of(section):
-                rows = rows_to_draw(section, calibration)
+                rows = summary_rows(section, calibration)
                 if "SCaTR" in rows:
                     groups[f"{model}\n{calibration} → {section['dataset']}"] = rows
     title = "Right answers of random picks, the best rule, SCaTR and SCaTR+"
     figure, axes = new_figure(title, 1.2 + 0.6 * len(groups))
-    bars = {}
-    for shift, look in enumerate(("random", PAPERS_BEST, "SCaTR", "SCaTR+")):
-        for place, row in enumerate(rows.get(look) for rows in groups.values()):
-            if row:
-                accuracy, std, y = 100 * row.accuracy, 100 * (row.std or 0), place + 0.2 * shift
-                bars[look] = axes.barh(y, accuracy, 0.18, color=LOOKS[look][0], xerr=std)
-                axes.annotate(f"{accuracy:.1f}", (accuracy + std, y), xytext=(3, 0), va="center", fontsize=6,
-                              textcoords="offset points")  # fmt: skip
+    for shift, name in enumerate(("random", PAPERS_BEST, "SCaTR", "SCaTR+")):
+        rows = {place + 0.2 * shift: rows[name] for place, rows in enumerate(groups.values()) if name in rows}
+        heights = [100 * row.accuracy for row in rows.values()]
+        spreads = [100 * (row.std or 0) for row in rows.values()]
+        bars = axes.barh([*rows], heights, 0.18, xerr=spreads, color=LOOKS[name][0], label=name)
+        axes.bar_label(bars, fmt="%.1f", padding=3, fontsize=6)
     axes.set_yticks([place + 0.3 for place in range(len(groups))], groups)
     axes.invert_yaxis()
     axes.set_xlabel("right answers, %", fontsize=8)
-    figure.legend(bars.values(), bars, loc="outside lower center", ncols=4, frameon=False, fontsize=7)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=7)
     return save_figure(figure, out, "models", f"{title}, best of N. Error bars {SPREAD}.")
 
 
-# ---- What run_all.sh --paper will make
-
-
 def plan(args):
-    """Print the data sets that can be had, a line each; and on the screen what all of them will take."""
-    config = common.load_config(args.model)
-    width, context = config.get_text_config().hidden_size, common.context_of(config)
-    table = []
-    counts = []  # rollouts of a run
-    for place, dataset in enumerate(args.sets):
-        try:
-            problems = len(common.load_problems(dataset, args.limit))
-            print(dataset, flush=True)
-        except common.BadInput as error:
-            common.warn(f"missing: {error}")
-            problems = 0
-        counts.append(problems * args.n)
-        rollouts = counts[-1] * args.runs
-        tokens = rollouts * context
-        vectors = 2 * 8 + 10 + common.SPECIAL_KEPT if place < 2 else 2 * 2  # code has those of the studies
-        size = rollouts * vectors * width * 2 + tokens * 28  # bytes: 28 of a token are in tokens.pt
-        name = common.short_name(dataset)
-        table.append([name, problems, f"{rollouts:,}", number(tokens, 1e6), number(size, 1e9)])
-    gb = "GB of vectors and tokens at most"
-    header = ["to sample", "problems", "rollouts", "million tokens at most", gb]
-    print(common.table(header, table), file=sys.stderr)
-    code, kod, maths, aime, more, _ = counts
-    scorers = args.runs * len(args.seeds)  # of a design or a row of a study, and a data set
-    learned = scorers * (code + kod + maths + 6 * aime)
-    read = 3 * scorers * (code + kod + maths + aime) + args.runs * (code + kod + 2 * (maths + aime + more))
-    # 15 are of the three designs on five sets, 45 of the studies; a search for each layer counts as one
-    print(f"to train: {60 * scorers} searches for scorers, and {4 * scorers} LoRA verifiers on {learned:,} "
-          f"rollouts in all; to read by LoRA and reward models: {read:,} rollouts", file=sys.stderr)  # fmt: skip
+    """Print how much `run_all.sh --paper` samples. A data set that cannot be had is refused here."""
+    rows = []
+    for name in args.sets:
+        problems = len(common.load_problems(name, args.limit))
+        rows.append([common.short_name(name), problems, f"{problems * args.n * args.runs:,}"])
+    print(common.table(["to sample", "problems", "rollouts"], rows), file=sys.stderr)
 
 
 # ---- The command line --------------------------------------------------------------------------------------
 
-COMMANDS = {"report": report, "lora": lora, "prm": prm, "route": route, "paper": paper,
-            "plan": plan}  # fmt: skip
+COMMANDS = {"report": report, "lora": lora, "prm": prm, "route": route, "paper": paper, "plan": plan}
 
 
 def main():
@@ -1651,11 +1525,9 @@ def parse_args(words):
         add("--limit", type=int, help="learn from the first so many problems (default: all)")
         add("--lr", type=float, default=2e-5, help="highest rate; tiny models need more (%(default)s)")
     elif command == "plan":
-        add("model", help="a Hub id or a folder")
+        add("sets", nargs="+", metavar="DATA_SET", help="names or files; the rest as run_all.sh has it")
         for name in ("-n", "--runs", "--limit"):
-            add(name, type=int, help="as run_all.sh has it")
-        for name in ("--sets", "--seeds"):
-            add(name, nargs="+", help="as run_all.sh has them")
+            add(name, type=int)
     elif command == "paper":
         add("results", nargs="+", metavar="RESULTS", help="results.json of reports, of one model or several")
         add("--out", help="folder of paper.md (default: the folder of all results)")
@@ -1680,6 +1552,11 @@ def parse_args(words):
     if command in ("lora", "prm", "route"):
         add("--device", help="cpu, cuda, cuda:1 (default: the GPU if there is one)")
     args = parser.parse_args(words[1:] if words[:1] == [command] else words)
+    if out := getattr(args, "out", None):
+        with suppress(OSError):
+            Path(out).mkdir(parents=True, exist_ok=True)
+        if not os.access(out, os.W_OK):
+            common.die(f"cannot write into {out}; choose another --out")
     if getattr(args, "plots", False) and not importlib.util.find_spec("matplotlib"):
         common.die("--plots needs matplotlib: pip install matplotlib")
     return command, args

@@ -33,27 +33,26 @@ fail() {
 
 has_packages() { # does this Python have the four packages, new enough? (importing them would take seconds)
     "$1" - 2>/dev/null <<'PY'
-import sys
 from importlib.metadata import version
 def number(name):
-    return tuple(int(part) for part in version(name).split("+")[0].split(".")[:2])
-new = sys.version_info >= (3, 10) and number("torch") >= (2, 11) and number("transformers") >= (5, 17)
-sys.exit(not (new and version("numpy") and version("tqdm")))
+    return [int(part) for part in version(name).split(".")[:2]]
+assert number("torch") >= [2, 11] and number("transformers") >= [5, 17]
+assert version("numpy") and version("tqdm")
 PY
 }
 
 find_python() { # print the path of a Python with the packages; make .venv if there is none
     local python venv=$here/.venv
-    for python in "$venv/bin/python" python3 python; do
-        if command -v "$python" >/dev/null && has_packages "$python"; then
+    for python in "$venv/bin/python" python3; do
+        if has_packages "$python"; then
             command -v "$python"
             return
         fi
     done
     echo "making .venv and installing requirements.txt (once, minutes) ..." >&2
-    python3 -m venv "$venv" >&2 || fail "python3 cannot make .venv; install python3 and python3-venv"
-    "$venv/bin/python" -m pip install -q --disable-pip-version-check -r "$here/requirements.txt" >&2 ||
-        fail "pip could not install requirements.txt (see above); it takes Python 3.10 or newer"
+    python3 -m venv "$venv" >&2 &&
+        "$venv/bin/python" -m pip install -q --disable-pip-version-check -r "$here/requirements.txt" >&2 ||
+        fail "could not make .venv (see above); it takes Python 3.10 or newer, python3-venv and pip"
     echo "$venv/bin/python"
 }
 
@@ -66,9 +65,9 @@ run() { # in the background, because bash handles a signal at once only while it
 
 step() { run "$PYTHON" "$here/$1" "${@:2}"; }
 
-check_flags() { # SETTINGS SCRIPT ARGUMENT...: let the script parse its arguments, and do nothing else
+check_flags() { # SCRIPT ARGUMENT...: let the script parse its arguments, and do nothing else
     local message
-    message=$("$PYTHON" - "$here" "${@:2}" 2>&1 <<'PY'
+    message=$("$PYTHON" - "$here" "$@" 2>&1 <<'PY'
 import importlib, sys
 here, script, *arguments = sys.argv[1:]
 sys.path.insert(0, here)
@@ -80,8 +79,8 @@ PY
 
 say() { echo "[$1/5] $2" >&2; }
 
-count_gpus() { # where 01 may take any GPU: 1 if there is none
-    [[ ${FLAGS_01:-} != *--@(device|engine)* ]] || { echo 1; return; }
+count_gpus() { # 1 if there is none, or if FLAGS_01 says what samples
+    if [[ ${FLAGS_01:-} = *--@(device|engine)* ]]; then echo 1; return; fi
     "$PYTHON" -c 'import torch; print(max(1, torch.cuda.device_count()))'
 }
 
@@ -100,80 +99,36 @@ generate() { # in as many processes as `processes` says, which share the problem
     done
 }
 
-kind_for() { # A B: the kind of A's checkable problems, if B has some that say none, and none of another
-    [ -f "$2" ] && [[ ${FLAGS_01:-} != *--kind* ]] || return 0
-    "$PYTHON" - "$here" "$1" "$2" "${LIMIT:-0}" 2>/dev/null <<'PY' || true # 01_generate.py says what is wrong
-import sys
-sys.path.insert(0, sys.argv[1])
-from common import load_problems
-limit = int(sys.argv[4]) or None
-calibrate_on, select_on = (load_problems(name, limit) for name in sys.argv[2:4])
-kinds = {problem["kind"] for problem in calibrate_on if problem.keys() & {"answer", "tests"}}
-others = {problem["kind"] for problem in select_on}
-if len(kinds) == 1 and others - kinds == {"text"}:
-    print(*kinds)
-PY
-}
+name_of() { basename "$1" | sed 's/\.json.*//'; } # of a data set's folder, as 01_generate.py names it
 
-sample() { # FLAGS FILE...: in one call, but for those whose kind 01_generate.py must be told
-    local file others=()
-    for file in "${@:2}"; do
-        if [ -z "${kinds[$file]:-}" ]; then others+=("$file"); fi
-    done
-    [ ${#others[@]} -eq 0 ] || generate "${others[@]}" $1
-    for file in "${@:2}"; do
-        [ -z "${kinds[$file]:-}" ] || generate "$file" $1 --kind "${kinds[$file]}"
-    done
-}
-
-name_of() { # the name of a data set's folder, as 01_generate.py gives it
-    local name
-    name=$(basename "$1")
-    echo "${name%%.json*}"
-}
-
-runs_of() { # DATA_SET...: print those of their runs that there are, a line each
+runs_of() { # DATA_SET...: print their runs, a line each
     local name seed
     for name in "$@"; do
-        for seed in "${run_seeds[@]}"; do
-            [ ! -d "$base/$name/$seed" ] || echo "$base/$name/$seed"
-        done
+        for seed in "${run_seeds[@]}"; do echo "$base/$name/$seed"; done
     done
 }
 
-with_labels() { # print only those runs of the input that have labels
-    local run
-    while read -r run; do
-        if grep -qE '"label": *[01]' "$run/labels.jsonl"; then echo "$run"; fi
-    done
-}
-
-# ---- The paper's parts beyond calibrating and selecting in pairs
-
-part() { # NAME COMMAND...: a part that cannot be had is named, and the rest goes on
-    local code=0
-    "${@:2}" >>"$log" || code=$?
-    case $code in
-        0) ;;
-        2) echo "missing: $1 (the reason stands above)" >&2 ;;
-        *) exit $code ;;
-    esac
-}
-
-# The plan names the data sets that cannot be had. What needs one of them is left out in silence.
-
-study() { # NAME SET...: train the scorers of one of 03's studies on the runs of these data sets
-    local set
-    for set in "${@:2}"; do [ -n "$(runs_of "$set")" ] || return 0; done
-    mapfile -t runs < <(runs_of "${@:2}")
-    part "the study of $1 on ${*:2}" step 03_train_scorer.py "${runs[@]}" --study "$1" --seed $SEEDS \
-        ${FLAGS_03:-} -o "$studies"
-}
+has_labels() { grep -qE '"label": *[01]' "$base/$1/${run_seeds[0]}/labels.jsonl"; } # DATA_SET
 
 of_this_command() { # FILE...: print those scorers whose runs and seed are this command's; others are older
     local IFS='|'
     local run="(${run_seeds[*]})" seed="(${SEEDS// /|})"
     printf '%s\n' "$@" | grep -E "@$run(\+$run)*-$seed\.pt$" || true
+}
+
+# ---- The paper's parts beyond calibrating and selecting in pairs
+
+part() { # NAME COMMAND...: where it is refused, it is named, and the rest goes on
+    "${@:2}" >>"$log" || {
+        [ $? = 2 ] || exit
+        echo "missing: $1 (the reason stands above)" >&2
+    }
+}
+
+study() { # NAME SET...: train the scorers of one of 03's studies on the runs of these data sets
+    mapfile -t runs < <(runs_of "${@:2}")
+    part "the study of $1 on ${*:2}" step 03_train_scorer.py "${runs[@]}" --study "$1" --seed $SEEDS \
+        ${FLAGS_03:-} -o "$studies"
 }
 
 reuse() { # SET ROW...: rows of studies whose search is the one that made the scorers of this data set
@@ -183,28 +138,27 @@ reuse() { # SET ROW...: rows of studies whose search is the one that made the sc
     done
 }
 
-train_studies() { # HUMANEVAL KODCODE MATH500 AIME25
-    local seed set
+train_studies() {
+    local seed set name
     for seed in "${run_seeds[@]}"; do # one pass over the tokens reads all layers and tokens of the studies
-        [ -d "$base/$1/$seed" ] || continue
         part "vectors for studies, seed $seed" step 01_generate.py "${arguments_01[@]}" "${sets[@]:0:2}" \
             --seed "$seed" --layers .15,.3,.45,.6,.75,.9,penultimate,final --extra last10,special
     done
     mkdir -p "$studies"
-    for set in "$@"; do reuse "$set" "mixed-$set" halves-other; done
-    for set in "$1" "$2"; do reuse "$set" layers-L-1 fraction-100% designs-scatr; done
-    for set in layers fraction designs; do study $set "$1" "$2"; done
-    study mixed "$3" "$1"
-    study mixed "$3" "$2"
-    study halves "$1" "$2"
-    study halves "$2" "$1"
-    study halves "$4" "$3"
+    for set in "${pairs[@]}"; do reuse "$set" "mixed-$set" halves-other; done
+    for set in $humaneval $kodcode; do reuse $set layers-L-1 fraction-100% designs-scatr; done
+    for name in layers fraction designs; do study $name $humaneval $kodcode; done
+    study mixed $math500 $humaneval
+    study mixed $math500 $kodcode
+    study halves $humaneval $kodcode
+    study halves $kodcode $humaneval
+    study halves $aime25 $math500
 }
 
 score() { # "SET ..." SCORER...
     mapfile -t runs < <(runs_of $1)
     mapfile -t scorers < <(of_this_command "${@:2}")
-    [ ${#runs[@]} -gt 0 ] && [ ${#scorers[@]} -gt 0 ] || return 0
+    [ ${#scorers[@]} -gt 0 ] || return 0 # their study is missing
     part "scores of $1" step 04_select.py "${runs[@]}" --scorer "${scorers[@]}"
 }
 
@@ -213,27 +167,26 @@ score_by_studies() { # SET OTHER: by the scorers that learned from the other dat
         "$studies"/halves-other."$2"@*.pt "$studies"/halves-same."$1"@*.pt
 }
 
-score_by_lora() { # HUMANEVAL KODCODE MATH500 AIME25
+score_by_lora() {
     local seed set epochs
-    for set in "$@"; do
+    for set in "${pairs[@]}"; do
         epochs=1
-        [ "$set" != "$4" ] || epochs=6 # as in the authors' code
+        [ "$set" != "$aime25" ] || epochs=6 # as in the authors' code
         for seed in "${run_seeds[@]}"; do
-            [ -d "$base/$set/$seed" ] || continue
-            mapfile -t runs < <(runs_of "$@" | grep "/$seed$" | grep -vxF "$base/$set/$seed")
+            mapfile -t runs < <(runs_of "${pairs[@]}" | grep "/$seed$" | grep -vxF "$base/$set/$seed")
             part "LoRA on $set, run $seed" step 05_baselines.py lora "$base/$set/$seed" --eval "${runs[@]}" \
                 --seed $SEEDS --epochs $epochs ${lora_flags[@]}
         done
     done
 }
 
-score_by_reward_models() { # HUMANEVAL KODCODE MATH500 AIME25 AIME24: by the first one all, by others maths
-    local prm of=("$@")
+score_by_reward_models() { # the first one reads all, others maths
+    local prm of=("${pairs[@]}" "$aime24")
     [ -n "$PRMS" ] || echo "missing: reward models, as PRMS names none" >&2
     for prm in $PRMS; do
         mapfile -t runs < <(runs_of "${of[@]}")
-        [ ${#runs[@]} -eq 0 ] || part "reward model $prm" step 05_baselines.py prm "${runs[@]}" --prm "$prm"
-        of=("${@:3}")
+        part "reward model $prm" step 05_baselines.py prm "${runs[@]}" --prm "$prm"
+        of=($math500 $aime25 $aime24)
     done
 }
 
@@ -242,25 +195,14 @@ route() { # MATH_SET CODE_SET SET...: pick for the others by the scorers that le
     mapfile -t math < <(of_this_command "$base/$1"/*/scatr."$1"@*.pt)
     mapfile -t code < <(of_this_command "$base/$2"/*/scatr."$2"@*.pt)
     mapfile -t runs < <(runs_of "${@:3}")
-    [ ${#math[@]} -gt 0 ] && [ ${#code[@]} -gt 0 ] && [ ${#runs[@]} -gt 0 ] || return 0
     part "routing on ${*:3}" step 05_baselines.py route "${runs[@]}" --math "${math[@]}" --code "${code[@]}"
 }
 
-stop() { # EXIT_CODE: end all processes, by force those that Ctrl-C has not ended after 5 seconds
-    trap '' INT TERM
+stop() { # EXIT_CODE: end all processes; a second Ctrl-C does not wait for them
+    trap - INT TERM
     kill -INT $(jobs -p) 2>/dev/null || true
-    for _ in {1..50}; do
-        kill -0 $(jobs -rp) 2>/dev/null || break
-        sleep 0.1
-    done
-    kill -KILL $(jobs -p) 2>/dev/null || true
+    wait
     exit "$1"
-}
-
-tidy() { # remove the log and the folders if nothing is in them
-    kill $(jobs -p) 2>/dev/null || true
-    [ -s "$log" ] || rm -f "$log"
-    rmdir "$base" "$OUT" 2>/dev/null || true
 }
 
 # ---- Arguments and settings
@@ -273,10 +215,10 @@ paper=0 only_plan=0 lora_flags=()
 if [ "${1:-}" = --paper ]; then
     paper=1
     shift
-    for argument in "$@"; do
-        shift
-        if [ "$argument" = --plan ]; then only_plan=1; else set -- "$@" "$argument"; fi
-    done
+    if [ "${!#}" = --plan ]; then
+        only_plan=1
+        set -- "${@:1:$#-1}"
+    fi
     [ $# -le 1 ] || fail "--paper takes a model, or nothing for the demo's (bash run_all.sh -h)"
     sets=(humaneval kodcode math500 aime25 aime24 openthoughts)
     if [ $# -eq 0 ]; then # the demo's files in these places; two are made of the last of their problems
@@ -312,73 +254,68 @@ fi
 PYTHON=$(find_python)
 arguments_01=("$1" -n "$N" --out "$OUT" ${LIMIT:+--limit "$LIMIT"} ${FLAGS_01:-})
 arguments_03=(--separate --design scatr scatr+ logistic --seed $SEEDS ${FLAGS_03:-})
-check_flags "N, LIMIT or FLAGS_01" 01_generate "${arguments_01[@]}" "${@:2}"
+check_flags 01_generate "${arguments_01[@]}" "${@:2}"
 [[ ${FLAGS_02:-} != *--self-check* ]] || fail "--self-check is of problems: python 02_label.py A --self-check"
-check_flags FLAGS_02 02_label RUN ${FLAGS_02:-}
-check_flags "SEEDS or FLAGS_03" 03_train_scorer RUN "${arguments_03[@]}"
-check_flags FLAGS_05 05_baselines RUN ${FLAGS_05:-}
+check_flags 02_label RUN ${FLAGS_02:-}
+check_flags 03_train_scorer RUN "${arguments_03[@]}"
+check_flags 05_baselines RUN ${FLAGS_05:-}
 base=$OUT/$(PYTHONPATH=$here "$PYTHON" - "$1" <<<'import sys, common; print(common.model_name(sys.argv[1]))')
 studies=$base/studies
-more=() # data sets of the paper that are in no pair
+more=() # files of the paper that are in no pair
 if [ $paper = 1 ]; then
-    there=$(step 05_baselines.py plan "$1" --sets "${sets[@]}" -n "$N" --runs "$RUNS" --seeds $SEEDS \
-        ${LIMIT:+--limit "$LIMIT"})
-    set -- "$1"
-    for i in 0 2; do # pairs of sets that can both be had
-        if grep -qxF "${sets[i]}" <<<"$there" && grep -qxF "${sets[i + 1]}" <<<"$there"; then
-            set -- "$@" "${sets[@]:i:2}"
-        else
-            echo "left out: ${sets[*]:i:2}, as not both of them can be had" >&2
-        fi
-    done
-    [ $# -gt 1 ] || fail "neither of the paper's pairs of data sets can be had"
+    step 05_baselines.py plan "${sets[@]}" -n "$N" --runs "$RUNS" ${LIMIT:+--limit "$LIMIT"}
     [ $only_plan = 0 ] || exit 0
-    mapfile -t more < <(printf '%s\n' "${sets[@]:4}" | grep -xF "$there")
-    set_names=()
-    for set in "${sets[@]}"; do set_names+=("$(name_of "$set")"); done
+    more=("${sets[@]:4}")
+    mapfile -t set_names < <(for set in "${sets[@]}"; do name_of "$set"; done)
+    read -r humaneval kodcode math500 aime25 aime24 openthoughts <<<"${set_names[*]}"
+    pairs=($humaneval $kodcode $math500 $aime25)
 fi
 
 # Direction i calibrates on the runs of the data set calibrate_on[i] and selects on those of select_on[i].
-files=("${@:2}") names=() calibrate_on=() select_on=() greedy_files=() run_seeds=()
-declare -A kinds # of the files whose problems do not say theirs
+files=("${@:2}") names=() calibrate_on=() select_on=() run_seeds=()
+checked_files=("${more[@]}") open_files=() open_like=() greedy_files=()
 for ((i = 0; i < RUNS; i++)); do run_seeds+=($((32 + 10 * i))); done
 for ((i = 0; i < ${#files[@]}; i += 2)); do
-    a=$(name_of "${files[i]}") b=$(name_of "${files[i + 1]}")
+    file=${files[i + 1]}
+    a=$(name_of "${files[i]}") b=$(name_of "$file")
     [ "$a" != "$b" ] || fail "A and B are both named '$a' (select on other problems than you calibrate on)"
     names+=("$a" "$b")
-    calibrate_on+=("$a") select_on+=("$b")
-    file=${files[i + 1]}
-    kinds[$file]=$(kind_for "${files[i]}" "$file")
-    [ -z "${kinds[$file]}" ] || echo "$file: problems without a kind are ${kinds[$file]}, as those of $a" >&2
-    [ ! -f "$file" ] || grep -qE '"(answer|tests)"' "$file" || continue # B can neither teach nor be judged
-    greedy_files+=("$file")
+    calibrate_on+=("$a") select_on+=("$b") checked_files+=("${files[i]}")
+    if [ -f "$file" ] && ! grep -qE '"(answer|tests)": *[^n ]' "$file"; then
+        open_files+=("$file") open_like+=("$a") # can neither teach nor be judged
+        continue
+    fi
+    checked_files+=("$file") greedy_files+=("$file")
     if [ "$BOTH" != 0 ]; then
         calibrate_on+=("$b") select_on+=("$a") greedy_files+=("${files[i]}")
     fi
 done
-learn_from=("${calibrate_on[@]}")
-for file in "${more[@]}"; do
-    names+=("$(name_of "$file")")
-    [ "$file" != "${sets[5]}" ] || learn_from+=("$(name_of "$file")")
-done
+learn_from=("${calibrate_on[@]}" ${openthoughts:-})
+names+=(${aime24:-} ${openthoughts:-})
 
 log=$base/run_all.log
 mkdir -p "$base" 2>/dev/null && [ -w "$base" ] || fail "cannot write to $base; choose another OUT"
 trap 'stop 130' INT
 trap 'stop 143' TERM
 exec 9>>"$log" # the file to lock, as a folder cannot be locked on NFS; a killed process loses its lock
-flock -n 9 || {
-    echo "another run_all.sh is at work in $base: waiting for it; what it has made is not made again" >&2
-    run flock 9
-}
-trap tidy EXIT
+flock -n 9 || { echo "waiting for another run_all.sh that is at work in $base" >&2; run flock 9; }
+trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
 
 # ---- The five steps
 
 say 1 "generate: ${names[*]}"
 [ -n "$processes" ] || processes=$(count_gpus)
-for seed in "${run_seeds[@]}"; do sample "--seed $seed" "${files[@]}" "${more[@]}"; done
-sample --greedy "${greedy_files[@]}"
+for seed in "${run_seeds[@]}"; do generate "${checked_files[@]}" --seed "$seed"; done
+for i in "${!open_files[@]}"; do # they are asked as those that they are like, if all of these have one kind
+    file=${open_files[i]} like=${open_like[i]} flags=()
+    kind=$(grep -oE '"kind": "\w+"' "$base/$like/${run_seeds[0]}/problems.jsonl" | sort -u | cut -d '"' -f 4)
+    if [ "$(wc -l <<<"$kind")" = 1 ]; then
+        echo "$file: problems without a kind are $kind, as those of $like" >&2
+        flags=(--kind "$kind")
+    fi
+    for seed in "${run_seeds[@]}"; do generate "$file" --seed "$seed" "${flags[@]}"; done
+done
+[ ${#greedy_files[@]} -eq 0 ] || generate "${greedy_files[@]}" --greedy
 mapfile -t all_runs < <(runs_of "${names[@]}")
 for file in "${greedy_files[@]}"; do all_runs+=("$base/$(name_of "$file")/greedy"); done
 
@@ -391,18 +328,18 @@ step 03_train_scorer.py "${calibration_runs[@]}" "${arguments_03[@]}" >>"$log" #
 
 if [ $paper = 1 ]; then # answers.jsonl is of the last scorers, so those of step 4 come after these
     say 3 "train scorers of the studies"
-    train_studies "${set_names[@]:0:4}"
-    say 4 "score: by the studies, by ${set_names[5]}, by LoRA, reward models and routing"
-    score_by_studies "${set_names[0]}" "${set_names[1]}"
-    score_by_studies "${set_names[1]}" "${set_names[0]}"
-    score_by_studies "${set_names[2]}" "${set_names[3]}"
-    score "${set_names[*]:2:3}" "$base/${set_names[5]}"/*/scatr."${set_names[5]}"@*.pt
-    score_by_lora "${set_names[@]:0:4}"
-    score_by_reward_models "${set_names[@]:0:5}"
+    train_studies
+    say 4 "score: by the studies, by $openthoughts, by LoRA, reward models and routing"
+    score_by_studies $humaneval $kodcode
+    score_by_studies $kodcode $humaneval
+    score_by_studies $math500 $aime25
+    score "$math500 $aime25 $aime24" "$base/$openthoughts"/*/scatr.$openthoughts@*.pt
+    score_by_lora
+    score_by_reward_models
     # No data set is routed to scorers that learned from it, but to those of its partner
-    route "${set_names[2]}" "${set_names[1]}" "${set_names[0]}" "${set_names[@]:3:2}"
-    route "${set_names[2]}" "${set_names[0]}" "${set_names[1]}"
-    route "${set_names[3]}" "${set_names[0]}" "${set_names[2]}"
+    route $math500 $kodcode $humaneval $aime25 $aime24
+    route $math500 $humaneval $kodcode
+    route $aime25 $humaneval $math500
 fi
 
 say 4 "select: ${select_on[*]}"
@@ -412,32 +349,28 @@ for i in "${!select_on[@]}"; do
     mapfile -t scorers < <(of_this_command "$base/$from"/*/{scatr,scatr+,logistic}."$from"@*.pt)
     [ ${#scorers[@]} -gt 0 ] || continue # nothing could be learned from these runs
     mapfile -t selected < <(runs_of "${select_on[i]}")
-    mapfile -t labelled < <(runs_of "${select_on[i]}" | with_labels)
-    if [ ${#labelled[@]} -eq 0 ]; then
+    if ! has_labels "${select_on[i]}"; then
         step 04_select.py "${selected[@]}" --scorer "${scorers[@]}"
         echo "${selected[*]}: no labels to judge the answers by, so no report"
         continue
     fi
     step 04_select.py "${selected[@]}" --scorer "${scorers[@]}" >>"$log" # the report shows what it prints
-    report_runs+=("${labelled[@]}")
+    report_runs+=("${selected[@]}")
     for file in "${scorers[@]}"; do scorer_names+=("$(basename "$file" .pt)"); done
 done
 
 [ ${#report_runs[@]} -gt 0 ] || exit 0
 say 5 "report: ${select_on[*]}"
 if [ $paper = 1 ]; then
-    flags=()
-    for name in layers fraction designs mixed halves; do
-        if compgen -G "$base/*/*/scores/$name-*.jsonl" >/dev/null; then flags+=(--study "$name"); fi
-    done
+    flags=(--study layers --study fraction --study designs --study mixed --study halves)
     for prm in $PRMS; do flags+=(--only "prm.$(basename "$prm")*"); done
     for run in "${run_seeds[@]}"; do
         for seed in $SEEDS; do flags+=(--only "*@$run-$seed" "*@$run+$run-$seed"); done
     done
-    mapfile -t labelled < <(runs_of "${set_names[4]}" | with_labels)
-    step 05_baselines.py "${report_runs[@]}" "${labelled[@]}" "${flags[@]}" --sets "${set_names[@]}" \
+    mapfile -t -O ${#report_runs[@]} report_runs < <(runs_of $aime24)
+    step 05_baselines.py "${report_runs[@]}" "${flags[@]}" --sets "${set_names[@]}" \
         --out "${paper_folder:=$base/paper}" ${FLAGS_05:-} >>"$log"
-    step 05_baselines.py paper "$paper_folder/results.json" $([[ ${FLAGS_05:-} != *--plots* ]] || echo --plots)
+    step 05_baselines.py paper "$paper_folder/results.json" $(grep -oe --plots <<<"${FLAGS_05:-}")
     exit
 fi
 out=$base/$(IFS=-; echo "${names[*]}")

@@ -229,18 +229,13 @@ def test_gradients_are_those_of_the_mean(tiny, monkeypatch, recompute):
         weights["model.layers.0.self_attn.q_proj.up"].data.fill_(0.01)
     last = torch.stack([by_hand(torch.tensor([ids])).logits[0, -1] for ids in sequences])
     torch.nn.functional.cross_entropy(last, torch.arange(4)).backward()
-    verifiers.save_memory(model.train(recompute))  # only in training
+    if recompute:
+        model.train().gradient_checkpointing_enable({"use_reentrant": False})
     for word, ids in enumerate(sequences):
         verifiers.learn_from(model, ids, word, 4)
     for name in adapters:
         if name.endswith("up"):
             assert torch.allclose(adapters[name].grad, expected[name].grad, atol=1e-6), name
-
-
-def test_the_rate_warms_up_and_falls():
-    rates = [verifiers.rate_at(step, 1000) for step in range(1000)]
-    assert rates[0] == 0.01 and rates[99] == max(rates) == 1 and 0 < rates[-1] < 0.002
-    assert verifiers.rate_at(0, 1) == 1
 
 
 def test_flops_are_those_of_the_products(tiny):
@@ -303,7 +298,6 @@ def test_lora_takes_runs_of_one_model_with_right_and_wrong_rollouts(tiny, tmp_pa
     assert "the model 'elsewhere' (5 layers); take those of one model" in refusal("lora", run, "--eval", other)
     edit_jsonl(run / "labels.jsonl", lambda row: row | {"label": 1})
     assert "16 of 16 rollouts are right" in refusal("lora", run)
-    assert "--epochs 0: give 1 or more" in refusal("lora", run, "--epochs", "0")
 
 
 @pytest.fixture
@@ -461,7 +455,4 @@ def test_each_problem_goes_to_the_scorer_of_the_domain_that_the_model_names(tmp_
         rows = [row for row in section["rows"] if row["method"] == "SCaTR, routed by domain"]
         assert [row["calibration"] for row in rows] == ["a+b", "b+a"]
         assert [row["domains_right"] for row in rows] == pytest.approx([1 / 3, 1 / 3])
-    run_05("route", runs[0], "--math", first, "--code", doubled)
-    left = sorted(file.name for file in (runs[0] / "scores").glob("routed*.jsonl"))
-    assert left == ["routed.a+b@32+32-1.jsonl"]
     assert "in pairs" in refusal("route", runs[0], "--math", first, doubled, "--code", first)
