@@ -126,7 +126,7 @@ class Row:
     domains_right: float | None = None  # by routing: the share of problems that went to their kind's scorer
 
 
-def load_repetitions(paths):
+def load_repetitions(paths: list[Path]) -> tuple[list[RunArrays], RunArrays | None, set]:
     """Load runs of one model and data set -> (runs, the greedy run beside them or None, ids left out).
 
     A rollout whose label could not be judged is left out. A problem without a judged rollout in one of the
@@ -182,22 +182,16 @@ def padded(values, places, empty=0.0):
 
 
 def windows_for(runs):
-    """(window, tail) of the confidence rules in tokens: the paper's, or less where answers are short.
-
-    In an answer that is shorter than a window all rules of a statistic are its mean.
-    """
+    """(window, tail) of the confidence rules in tokens: the paper's, or less where answers are short."""
     if not all((run.path / "tokens.pt").is_file() for run in runs):
         return common.WINDOW, common.TAIL  # rollouts.jsonl has these; others are computed from the tokens
     lengths = [row["n_tokens"] for run in runs for row in run.rollouts]
-    nearest = 2 ** round(math.log2(max(np.median(lengths), 2) / 2))  # power of two to half of the median
+    nearest = 2 ** round(math.log2(max(np.median(lengths), 2) / 2))  # power of two to half of the median answer
     return min(nearest, common.WINDOW), min(nearest, common.TAIL)
 
 
-def score_by_rules(runs):
-    """{rule: [Scores of each run]} in the paper's windows and, for short answers, also in some that fit.
-
-    A rollout without tokens ranks below all others.
-    """
+def score_by_rules(runs: list[RunArrays]) -> dict[str, list[Scores]]:
+    """{rule: [Scores of each run]} in the paper's windows and, for short answers, also in some that fit."""
     by_rule = defaultdict(list)
     for windows in dict.fromkeys([(common.WINDOW, common.TAIL), windows_for(runs)]):
         ending = FITTED if by_rule else ""
@@ -208,7 +202,7 @@ def score_by_rules(runs):
                     continue
                 sign = -1 if rule.split("/")[0] in common.LOWER_IS_BETTER else 1
                 values = sign * np.array([each[rule] for each in conf], dtype=float)  # None becomes NaN
-                values = np.nan_to_num(values, nan=np.nanmin([0, *values]) - 1)
+                values = np.nan_to_num(values, nan=np.nanmin([0, *values]) - 1)  # no tokens: below all others
                 by_rule[rule + ending].append(Scores(run, padded(values, run.places, -np.inf)))
     return by_rule
 
@@ -218,7 +212,7 @@ def fitted(rule, rules):
     return rule + FITTED if rule + FITTED in rules else rule
 
 
-def read_all_scores(runs, only, studies):
+def read_all_scores(runs: list[RunArrays], only: list, studies: list) -> tuple[dict, dict]:
     """({METHOD: its Scores}, {name of a file that is left out: why})
 
     A file may be in one run alone if it is of the calibration run with that name: LoRA reads every rollout
@@ -360,7 +354,7 @@ def subsets_of(run, n):
 # ---- Rows: a method each -----------------------------------------------------------------------------------
 
 
-def make_rows(runs, greedy, by_rule, by_scorer):
+def make_rows(runs: list[RunArrays], greedy: RunArrays | None, by_rule: dict, by_scorer: dict) -> list[Row]:
     """The rows of all methods, in the order of the tables."""
     without = [Scores(run) for run in runs]
     rows = [make_row("random", "random", at_random, without)]
@@ -416,7 +410,6 @@ def make_row(name, kind, pick, of_method, calibration="", sizes=None):
     right = []  # [scores, P]
     accuracies = []  # [scores, sizes]
     cut = []
-    problems = []  # how many it is judged on
     for scores in of_method:
         picks = [pick(scores, n) for n in sizes]
         credits = [(scores.run.labels * chances).sum(1) for chances in picks]  # each [P]
@@ -424,7 +417,6 @@ def make_row(name, kind, pick, of_method, calibration="", sizes=None):
         right.append(np.where(kept, credits[-1], np.nan))
         accuracies.append([credit[kept].mean() for credit in credits])
         cut.append((scores.run.cut * picks[-1]).sum(1)[kept].mean())
-        problems.append(kept.sum())
     right = np.ma.masked_invalid(right).mean(0).filled(np.nan)
     curve = np.mean(accuracies, 0).tolist()
     # a scorer of calibration run i scores evaluation run i
@@ -432,7 +424,7 @@ def make_row(name, kind, pick, of_method, calibration="", sizes=None):
     is_crossed = 0 < len(pairs) < len(of_method)
     row = Row(
         method=name, kind=kind, calibration=calibration,
-        problems=mean_of(problems), correct=float(np.nansum(right)), right=right,
+        problems=mean_of(kept_problems(scores).sum() for scores in of_method), correct=float(np.nansum(right)), right=right,
         accuracy=curve[-1], std=std_of([of_sizes[-1] for of_sizes in accuracies]),
         runs=len(accuracies), over=name_varied(of_method),
         paired=make_row(name, kind, pick, pairs, calibration, sizes) if is_crossed else None,
@@ -510,7 +502,7 @@ def cost_of(of_method):
 # ---- Comparison: Δ to the best confidence rule, and the share of the gap to the oracle that is closed ------
 
 
-def compare(rows):
+def compare(rows: list[Row]):
     """Add `against` to all rows: how far each is above the rules that are best, chosen with hindsight."""
     (oracle,) = [row for row in rows if row.kind == "oracle"]
     by_rule = {row.method: row for row in rows if row.kind == "confidence"}
@@ -526,7 +518,7 @@ def compare(rows):
             row.against[reference] = gain | {"gap_closed": None if too_small else gain["delta"] / gap}
 
 
-def with_interval(difference):
+def with_interval(difference: np.ndarray) -> dict:
     """The mean of paired differences [P], with a 95 % bootstrap interval over problems; NaN: not judged."""
     difference = difference[np.isfinite(difference)]
     means = problem_draws(len(difference)) @ difference / len(difference)
@@ -544,10 +536,7 @@ def problem_draws(n):
 
 
 def evaluate_study(study, runs, by_scorer):
-    """The rows of a study, by the number in their name.
-
-    The problems from which a scorer of some row learned are left out of all rows of that seed.
-    """
+    """The rows of a study. What a scorer of some row learned from is left out of all rows of that seed."""
     keys = sorted(key for key in by_scorer if study_of(key) == study)
     learned = defaultdict(set)  # scorer seed -> ids of problems
     for scores in itertools.chain(*(by_scorer[key] for key in keys)):
@@ -627,20 +616,19 @@ def summary_tables(sections):
                 title = f"{section['model']}: {title}"
             cells = {name: accuracy_of(row) for name, row in summary_rows(section, calibration).items()}
             columns.append({"picked by": title} | cells | {"cut %": percent(section["cut"])})
-    names = dict.fromkeys(name for cells in columns for name in [*cells][:-2])
-    names = [*names, "oracle", "cut %"]
+    names = [*dict.fromkeys(name for cells in columns for name in [*cells][:-2]), "oracle", "cut %"]
     for i in range(0, len(columns), SUMMARY_COLUMNS):
         several = columns[i : i + SUMMARY_COLUMNS]
         header, *rows = [[name, *(cells.get(name) for cells in several)] for name in names]
         yield common.table(header, [row for row in rows if any(row[1:])])
 
 
-def calibrations_of(section):
+def calibrations_of(section: dict) -> list[str]:
     rows = [row for row in section["rows"] if row.domains_right is None]
     return sorted({row.calibration for row in rows} - {""}) or [""]
 
 
-def summary_rows(section, calibration):
+def summary_rows(section: dict, calibration: str) -> dict[str, Row]:
     """{name: row} of a calibration set: of the confidence rules the best ones, of the votes SUMMARY_VOTES."""
     rows = {}
     for row in section["rows"]:
@@ -817,7 +805,7 @@ def make_section(model, dataset, paths, args):
         names[4:] = [f"{len(names) - 4} more"] * (len(names) > 4)
         notes.append(f"{dataset}: no row for {', '.join(names)}: {why}")
     return {
-        "title": title, "notes": notes, "model": model, "dataset": dataset, "windows": windows,
+        "title": title, "notes": notes, "model": model, "dataset": dataset,
         "cut": mean_of(run.cut[run.valid].mean() for run in runs), "runs": [str(run.path) for run in runs],
         "seeds": sorted({scores.seed for scores in itertools.chain(*by_scorer.values())} - {""}),
         "metas": [run.meta for run in runs], "rows": rows, "studies": studies,
@@ -1028,8 +1016,7 @@ Is this answer correct (yes/no)?"""
 
 
 def lora(args):
-    """Train adapters for each seed, or load finished ones, and score the --eval runs. A training that was
-    killed starts over, and ends the same."""
+    """Train adapters for each seed, or load finished ones, and score the --eval runs."""
     run = Path(args.run)
     dataset = common.short_name(common.read_meta(run)["dataset"])
     examples = read_examples(run, args.limit)
@@ -1079,10 +1066,7 @@ def read_examples(run, limit):
 
 
 def add_adapters(model, seed):
-    """Add two weights, which change nothing yet, to each linear layer of the blocks -> {name: weight}.
-
-    Experts that are kept as 3-D parameters get none.
-    """
+    """Add two weights, which change nothing yet, to each linear layer of the blocks -> {name: weight}."""
 
     def add_adapted(layer, inputs, output):  # in float32, since bfloat16 would round small steps away
         low = torch.nn.functional.dropout(inputs[0], DROPOUT, layer.training) @ layer.down.mT.to(output.dtype)
@@ -1090,7 +1074,7 @@ def add_adapters(model, seed):
 
     torch.manual_seed(seed)
     for layer in model.requires_grad_(False).base_model.modules():
-        if isinstance(layer, torch.nn.Linear):
+        if isinstance(layer, torch.nn.Linear):  # experts that are kept as 3-D parameters get none
             if not hasattr(layer, "down"):
                 layer.register_forward_hook(add_adapted)
             device = layer.weight.device
@@ -1493,10 +1477,8 @@ def draw_models(out, models):
 
 def plan(args):
     """Print how much `run_all.sh --paper` samples. A data set that cannot be had is refused here."""
-    rows = []
-    for name in args.sets:
-        problems = len(common.load_problems(name, args.limit))
-        rows.append([common.short_name(name), problems, f"{problems * args.n * args.runs:,}"])
+    counts = {common.short_name(name): len(common.load_problems(name, args.limit)) for name in args.sets}
+    rows = [[name, problems, f"{problems * args.n * args.runs:,}"] for name, problems in counts.items()]
     print(common.table(["to sample", "problems", "rollouts"], rows), file=sys.stderr)
 
 
@@ -1511,7 +1493,7 @@ def main():
         COMMANDS[command](args)
 
 
-def parse_args(words):
+def parse_args(words: list[str]) -> tuple[str, argparse.Namespace]:
     """(command, its arguments). The first word names the command; otherwise it is `report`."""
     command = words[0] if words and words[0] in COMMANDS else "report"
     raw = argparse.RawDescriptionHelpFormatter

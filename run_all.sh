@@ -118,11 +118,11 @@ of_this_command() { # FILE...: print those scorers whose runs and seed are this 
 
 # ---- The paper's parts beyond calibrating and selecting in pairs
 
-part() { # NAME COMMAND...: where it is refused, it is named, and the rest goes on
-    "${@:2}" >>"$log" || {
-        [ $? = 2 ] || exit
-        echo "missing: $1 (the reason stands above)" >&2
-    }
+part() { # NAME COMMAND...: if it is refused, say so and go on with the rest
+    "${@:2}" >>"$log" && return
+    local code=$?
+    [ $code = 2 ] || exit $code
+    echo "missing: $1 (the reason stands above)" >&2
 }
 
 study() { # NAME SET...: train the scorers of one of 03's studies on the runs of these data sets
@@ -261,7 +261,7 @@ check_flags 03_train_scorer RUN "${arguments_03[@]}"
 check_flags 05_baselines RUN ${FLAGS_05:-}
 base=$OUT/$(PYTHONPATH=$here "$PYTHON" - "$1" <<<'import sys, common; print(common.model_name(sys.argv[1]))')
 studies=$base/studies
-more=() # files of the paper that are in no pair
+more=() aime24= openthoughts= # the paper's data sets that are in no pair: files, names
 if [ $paper = 1 ]; then
     step 05_baselines.py plan "${sets[@]}" -n "$N" --runs "$RUNS" ${LIMIT:+--limit "$LIMIT"}
     [ $only_plan = 0 ] || exit 0
@@ -282,7 +282,7 @@ for ((i = 0; i < ${#files[@]}; i += 2)); do
     names+=("$a" "$b")
     calibrate_on+=("$a") select_on+=("$b") checked_files+=("${files[i]}")
     if [ -f "$file" ] && ! grep -qE '"(answer|tests)": *[^n ]' "$file"; then
-        open_files+=("$file") open_like+=("$a") # can neither teach nor be judged
+        open_files+=("$file") open_like+=("$a") # without answers it can neither teach nor be judged
         continue
     fi
     checked_files+=("$file") greedy_files+=("$file")
@@ -306,7 +306,7 @@ trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
 say 1 "generate: ${names[*]}"
 [ -n "$processes" ] || processes=$(count_gpus)
 for seed in "${run_seeds[@]}"; do generate "${checked_files[@]}" --seed "$seed"; done
-for i in "${!open_files[@]}"; do # they are asked as those that they are like, if all of these have one kind
+for i in "${!open_files[@]}"; do # asked as the problems of their A were, if all of these have one kind
     file=${open_files[i]} like=${open_like[i]} flags=()
     kind=$(grep -oE '"kind": "\w+"' "$base/$like/${run_seeds[0]}/problems.jsonl" | sort -u | cut -d '"' -f 4)
     if [ "$(wc -l <<<"$kind")" = 1 ]; then

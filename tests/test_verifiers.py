@@ -230,7 +230,7 @@ def test_gradients_are_those_of_the_mean(tiny, monkeypatch, recompute):
     last = torch.stack([by_hand(torch.tensor([ids])).logits[0, -1] for ids in sequences])
     torch.nn.functional.cross_entropy(last, torch.arange(4)).backward()
     if recompute:
-        model.train().gradient_checkpointing_enable({"use_reentrant": False})
+        model.train().activation_checkpointing_enable({"use_reentrant": False})
     for word, ids in enumerate(sequences):
         verifiers.learn_from(model, ids, word, 4)
     for name in adapters:
