@@ -1671,7 +1671,7 @@ def make_meta(run, settings, model, jobs):
         "model": args.model, "model_stamp": args.model_stamp, "revision": args.revision,
         "seed": args.seed, "dataset": run.dataset, "n": max(map(len, jobs)),
         "sampling": settings.sampling, "n_layers": config.num_hidden_layers,
-        "vocab_size": config.vocab_size, "engine": args.engine,
+        "width": config.hidden_size, "vocab_size": config.vocab_size, "engine": args.engine,
         "dtype": str(model.dtype).removeprefix("torch."),
         "layers": run.layers or [*layers_of(args.layers, config.num_hidden_layers).values()],
         "asked": common.asked_as(run.problems),
