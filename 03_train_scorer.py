@@ -173,7 +173,7 @@ def load_run(run, vector):
     x = fetch(slice(None))
     common.check_finite(run, keys, x)
     return Rollouts(
-        x=x, features=common.stack_features(common.read_features(run), keys, run),
+        x=x, features=common.read_features(run, keys),
         labels=torch.tensor(labels, dtype=torch.float32), groups=torch.tensor(groups, dtype=torch.float32),
         problems=[(name, problem) for problem, _ in keys],
         families=[family_of.get(problem, (name, problem)) for problem, _ in keys],

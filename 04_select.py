@@ -35,7 +35,6 @@ from __future__ import annotations  # numpy is imported when it is first used
 import argparse
 from collections import defaultdict
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import common
@@ -84,10 +83,6 @@ class Candidates:
     groups: np.ndarray  # [R] classes of equal answers, -1 for no answer
     strategies: tuple  # weighted-vote only if there are answers that can be equal
 
-    @cached_property
-    def features(self):
-        return common.read_features(self.path)
-
 
 def load_run(path):
     path = Path(path)
@@ -130,8 +125,7 @@ def learned_problems(run, scorer):
 
 def write_scores(run, name, scorer):
     """Write the scores of all rollouts in the order of rollouts.jsonl, and the costs -> logits [R]."""
-    features = run.features if scorer.takes_features else None
-    keys, logits = common.score_run(scorer, run.path, f"{name}.pt", features)
+    keys, logits = common.score_run(scorer, run.path, f"{name}.pt")
     rows = []
     p = common.probability(logits, scorer.log_weight)
     for (problem, sample), *scores in zip(keys, logits.tolist(), logits.sigmoid().tolist(), p.tolist()):

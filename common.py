@@ -4,11 +4,10 @@ how programs end, files, run folders, the one vector, token statistics, problems
 prompts, models, scorers, selection, tables.
 """
 
-import difflib
-import glob
+from __future__ import annotations  # they name torch, which is imported when it is first used
+
 import hashlib
 import importlib
-import io
 import json
 import math
 import multiprocessing
@@ -46,7 +45,6 @@ class Later:
 
 np = Later("numpy")
 torch = Later("torch")
-PACKAGES = ("torch", "transformers", "numpy", "tqdm", "huggingface_hub", "safetensors", "jinja2")
 
 # ---- Programs: how they end, and how far they are ----------------------------------------------------------
 
@@ -64,7 +62,7 @@ def warn(message: str):
     print(f"warning: {message}", file=sys.stderr)
 
 
-def entry(main, kept):
+def entry(main: Callable, kept: str):
     """Run `main` as a command: bad input ends it with one line and exit code 2.
 
     Ctrl-C ends it with one line that says which work is `kept`. A traceback means a bug of ours.
@@ -76,16 +74,11 @@ def entry(main, kept):
     except BrokenPipeError:  # the reader of the output has ended, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush when Python ends
         raise SystemExit(1) from None
-    except BadInput as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
-    except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package not in PACKAGES:
-            raise
-        advice = "type `source .venv/bin/activate` and try again"
-        otherwise = "no .venv: `bash run_all.sh --python` makes it, or `pip install -r requirements.txt`"
-        print(f"error: this Python has no {package}; {advice} ({otherwise})", file=sys.stderr)
+    except (BadInput, ModuleNotFoundError) as error:
+        advice = ""
+        if isinstance(error, ModuleNotFoundError):
+            advice = "; type `source .venv/bin/activate`, or `pip install -r requirements.txt`, and try again"
+        print(f"error: {error}{advice}", file=sys.stderr)
         raise SystemExit(2) from None
 
 
@@ -99,41 +92,27 @@ def end_at_ctrl_c(program, kept, *_):
     os._exit(130)  # without the interpreter's clean-up, which takes seconds for torch on a busy machine
 
 
-class LogLines(io.StringIO):
-    """Takes the text of a progress bar and prints each state of it as a line."""
-
-    def write(self, text):
-        if text.strip():
-            print(text.strip(), file=sys.stderr, flush=True)
-
-
-def progress(items=None, total=None, desc=None, unit="it"):
+def progress(items: Iterable | None = None, total: int | None = None, desc: str = "", unit: str = "it"):
     """tqdm's bar on a terminal; in a file or a pipe a line at most once a minute."""
     from tqdm import tqdm
 
-    options = {"iterable": items, "total": total, "desc": desc, "unit": unit}
-    if sys.stderr.isatty():
-        return tqdm(**options, delay=1)
-    form = "{desc}: {n_fmt}/{total_fmt} " + unit + "s [{elapsed}<{remaining}, {rate_fmt}]"
-    options |= {"file": LogLines(), "bar_format": form, "leave": False}
-    return tqdm(**options, delay=60, mininterval=60, miniters=0)
+    options = {"delay": 1}
+    if not sys.stderr.isatty():
+        form = "{desc}: {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}]\n"
+        options = {"delay": 60, "mininterval": 60, "miniters": 0, "bar_format": form, "leave": False}
+    return tqdm(items, total=total, desc=desc, unit=unit, **options)
 
 
 # ---- Files -------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def atomic(path, mode="w"):
-    """Write a file whole, into a temporary file that is renamed at the end.
-
-    So there is the old file or the new one, never a part of one, at whatever moment the program is killed.
-    """
+def atomic(path: str | Path, mode: str = "w"):
+    """Write a file whole: a killed program leaves the old file or the new one, never a part of one."""
     path = Path(path)
-    prefix = f".{path.name}.{platform.node()}."
-    temporary = path.with_name(f"{prefix}{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        remove_stale_files(path.parent, prefix)
         with open(temporary, mode, encoding=None if "b" in mode else "utf-8") as file:
             yield file
             file.flush()
@@ -149,14 +128,6 @@ def atomic(path, mode="w"):
             temporary.unlink(missing_ok=True)
 
 
-def remove_stale_files(folder, prefix):
-    """Remove temporary files that a killed process of this machine left; their names hold its number."""
-    for path in folder.glob(f"{glob.escape(prefix)}*.tmp"):
-        process = path.name.split(".")[-2]
-        if not Path("/proc", process).exists():
-            path.unlink(missing_ok=True)
-
-
 def write_json(path: str | Path, value: dict):
     with atomic(path) as file:
         file.write(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
@@ -168,7 +139,7 @@ def write_jsonl(path: str | Path, rows: Iterable[dict]):
             file.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def save_pt(path, value):
+def save_pt(path: str | Path, value):
     with atomic(path, "wb") as file:
         torch.save(value, file)
 
@@ -202,8 +173,6 @@ def open_text(path):
     try:
         with open(path, encoding="utf-8-sig") as file:
             yield file
-    except NotADirectoryError:
-        die(f"{Path(path).parent} is a file; give a run folder, as 01_generate.py prints it")
     except OSError as error:
         advice = "" if Path(path).exists() else WHEN_MISSING.get(Path(path).name, "")
         die(f"{path}: {reason_of(error)}{advice}")
@@ -211,28 +180,12 @@ def open_text(path):
         die(f"{path}: not JSON in UTF-8 text ({error})")
 
 
-WHEN_DAMAGED = {
-    "meta.json": "; delete its folder and run 01_generate.py again",
-    "rollouts.jsonl": "; delete its folder and run 01_generate.py again",
-    "tokens.pt": "; delete it: without it the confidence rules of a run are those in rollouts.jsonl",
-    "labels.jsonl": "; delete it and run 02_label.py again",
-    "problems.jsonl": "; delete it and run 01_generate.py again",
-    "selected.jsonl": "; delete it and run 04_select.py again",
-}
-
-
-def when_damaged(where, otherwise=""):
-    """What to do with a damaged file, of a run or another one; where: its path, or path:line."""
-    if not Path(where).with_name("meta.json").is_file():
-        return otherwise
-    return WHEN_DAMAGED.get(Path(where).name.split(":")[0], otherwise)
-
-
 WHEN_MISSING = {
-    "meta.json": "; not a run folder of 01_generate.py",
-    "rollouts.jsonl": "; not a run folder, or generation is not finished: run 01_generate.py",
-    "labels.jsonl": "; run 02_label.py on this run first",
+    "meta.json": "; 01_generate.py makes it",
+    "rollouts.jsonl": "; 01_generate.py makes it when a run is finished",
+    "labels.jsonl": "; 02_label.py makes it",
 }
+WHEN_DAMAGED = "if a script made it, delete it and run that script again"
 
 
 def parse(text, where):
@@ -242,14 +195,15 @@ def parse(text, where):
             json.dumps(value, ensure_ascii=False).encode()  # raises for half of a surrogate pair
         return value
     except (ValueError, RecursionError) as error:
-        die(f"{where}: not JSON ({error}){when_damaged(where)}")
+        die(f"{where}: not JSON ({error}); {WHEN_DAMAGED}")
 
 
 def refuse_constant(name):
     raise ValueError(f"JSON has no {name}; write null")
 
 
-def parse_object(text, where, needs):
+def parse_object(text: str, where: str | Path, needs: tuple) -> dict:
+    """A JSON object that has the fields `needs`; where: what to call its place in a message."""
     row = parse(text, where)
     if not isinstance(row, dict):
         die(f"{where}: a JSON object is expected, not {text.strip()[:40]}")
@@ -259,25 +213,19 @@ def parse_object(text, where, needs):
     return row
 
 
-def load_pt(path):
-    """The tensors and containers of a file, mapped into memory so that only what is used is read.
-
-    No code in the file runs.
-    """
+def load_pt(path: str | Path):
+    """The tensors and containers of a file, of which only what is used is read; no code in it runs."""
     load = torch.load  # outside of try: where torch is missing, the file is not to blame
-    try:
-        open(path, "rb").close()
-    except OSError as error:
-        die(f"{path}: {reason_of(error)}")
+    if not Path(path).is_file():
+        die(f"{path}: no such file")
     try:
         return load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # torch raises half a dozen types for a torn or foreign file
         what = f"damaged, or not a .pt file of these scripts ({type(error).__name__})"
-        advice = when_damaged(path, "; if one of them made it, delete it and run that step again")
-        die(f"{path}: {what}{advice}")
+        die(f"{path}: {what}; {WHEN_DAMAGED}")
 
 
-def reason_of(error):
+def reason_of(error: Exception) -> str:
     """What an error says, in one line."""
     response = getattr(error, "response", None)  # of a request to the Hub
     if getattr(response, "status_code", None) in (401, 403, 404):
@@ -321,37 +269,21 @@ def model_name(name: str) -> str:
     return path.name
 
 
-# Of several formats transformers loads the first one
-WEIGHTS = ("model.safetensors", "model-*-of-*.safetensors", "pytorch_model.bin", "pytorch_model-*-of-*.bin")
-
-
 def model_stamp(name: str, revision: str | None = None) -> str | None:
     """A stamp of a model's config and of a little of each file of weights; None if it is not on this machine.
 
     It is the same for a folder, a Hub id and the folder of that in the Hub's cache.
     """
-    folder = Path(name) if Path(name).is_dir() else cached_folder(name, revision)
-    if folder is None:
-        return None
-    for pattern in WEIGHTS:
-        files = sorted(folder.glob(pattern))
-        if files:
-            break
-    is_whole = files and ("*" not in pattern or f"-of-{len(files):05}." in files[0].name)
-    if not is_whole or not (folder / "config.json").is_file():
-        return None
-    return stamp(read_json(folder / "config.json"), *map(read_samples, files))
-
-
-def cached_folder(name, revision):
-    """The folder of the Hub's cache that holds a model; None if it was not downloaded."""
-    from huggingface_hub import try_to_load_from_cache
+    from transformers.utils import cached_file
 
     try:
-        config = try_to_load_from_cache(name, "config.json", revision=revision)
-    except ValueError:  # the path of a folder that is not here
+        config = Path(cached_file(name, "config.json", revision=revision, local_files_only=True))
+    except OSError:
         return None
-    return Path(config).parent if isinstance(config, str) else None
+    weights = config.parent.glob("model*.safetensors"), config.parent.glob("pytorch_model*.bin")
+    files = sorted(weights[0]) or sorted(weights[1])  # transformers, too, prefers the first
+    is_whole = files and ("-of-" not in files[0].name or f"-of-{len(files):05}." in files[0].name)
+    return stamp(read_json(config), *map(read_samples, files)) if is_whole else None
 
 
 def read_samples(path):
@@ -359,30 +291,26 @@ def read_samples(path):
 
     The beginning of weights is a table of names, and merged adapters may leave their end as it was.
     """
-    size = path.stat().st_size
-    samples = [str(size).encode()]
-    with open(path, "rb") as file:
-        for i in range(65):
-            file.seek(max(0, size - 1024) * i // 64)
-            samples.append(file.read(1024))
-    return b"".join(samples)
+    content = np.memmap(path, mode="r")
+    last = max(0, len(content) - 1024)
+    samples = [content[last * i // 64 :][:1024].tobytes() for i in range(65)]
+    return b"".join([str(len(content)).encode(), *samples])
 
 
 def check_same_model(made: dict[object, dict]):
     """Refuse two models; made: {where: the meta.json of a run, or the content of a scorer.pt}.
 
-    Where one has no stamp, as from before there were stamps, names and numbers of layers must be the same.
+    Where one has no stamp, names and numbers of layers must be the same.
     """
-    sources = []
+    have_stamps = all(content.get("model_stamp") for content in made.values())
+    models = set()
+    said = []
     for where, content in made.items():
         layers = content.get("n_layers", content.get("layers_of_model"))
-        said = f"{where} is of the model {content['model']!r} ({layers} layers)"
-        sources.append((content.get("model_stamp"), (model_name(content["model"]), layers), said))
-    first = sources[0]
-    for other in sources[1:]:
-        by = 1 if None in (first[0], other[0]) else 0
-        if first[by] != other[by]:
-            die(f"{first[2]}, {other[2]}; take those of one model")
+        models.add(content["model_stamp"] if have_stamps else (model_name(content["model"]), layers))
+        said.append(f"{where} is of the model {content['model']!r} ({layers} layers)")
+    if len(models) > 1:
+        die(f"{', '.join(said)}; take those of one model")
 
 
 def stamp(*parts) -> str:
@@ -414,24 +342,10 @@ def read_labels(run: str | Path, keys: list | None = None) -> list[dict]:
     wrong = [row["label"] for row in rows if row["label"] not in (0, 1, None)]
     if wrong:
         die(f"{path}: a label is 0, 1 or null, not {wrong[0]!r} ({len(wrong)} rows)")
-    warn_of_stale_labels(run, rows)
+    judges = {judge_stamp(kind) for kind in KINDS}
+    if any("stamp" in row and row["stamp"].split("-")[1] not in judges for row in rows):
+        warn(f"{path}: made by another version of the judge; 02_label.py {run} judges again")
     return align(rows, keys, path)
-
-
-def warn_of_stale_labels(run, labels):
-    """A label's stamp begins with the problem and the judge that it was made of; a person's has none."""
-    path = Path(run) / "problems.jsonl"
-    if not path.is_file() or not any("stamp" in row for row in labels):
-        return
-    rows = read_jsonl(path, needs=("id", "kind"))
-    problems = {row["id"]: [stamp(row), judge_stamp(row["kind"])] for row in rows}
-    made_of = {row["id"]: row.get("stamp", "").split("-")[:2] for row in labels}
-    edited = {key for key, parts in made_of.items() if parts[0] != problems.get(key, " ")[0]}
-    if edited:
-        example = f"such as {min(edited)!r}; 02_label.py {run} judges again"
-        warn(f"{run}/labels.jsonl: {len(edited)} problem(s) edited since they were judged, {example}")
-    elif any(parts != problems[key] for key, parts in made_of.items()):
-        warn(f"{run}/labels.jsonl: made by another version of the judge; 02_label.py {run} judges again")
 
 
 @cache
@@ -441,11 +355,11 @@ def judge_stamp(kind: str) -> str:
     return stamp(*(Path(__file__).with_name(name) for name in files))
 
 
-def keys_of(rows: list[dict]) -> list[tuple]:
+def keys_of(rows: Iterable[dict]) -> list[tuple]:
     return [(row["id"], row["sample"]) for row in rows]
 
 
-def align(rows, keys, source):
+def align(rows: list[dict], keys: list | None, source: str | Path) -> list[dict]:
     """The rows of the file `source` in the order of `keys`; they must have the same keys, once each."""
     by_key = dict(zip(keys_of(rows), rows))
     if len(by_key) != len(rows):
@@ -459,18 +373,14 @@ def align(rows, keys, source):
     return [by_key[key] for key in keys]
 
 
-def check_same_problems(run, rollouts):
+def check_same_problems(run: str | Path, rollouts: list[dict]):
     """Every problem must have rollouts, and every rollout a problem."""
     problems = read_jsonl(Path(run) / "problems.jsonl", needs=("id", "kind", "prompt"))
     asked = {row["id"] for row in problems}
     answered = {row["id"] for row in rollouts}
-    unknown = answered - asked
-    if unknown:
-        example = min(unknown)
-        die(f"{run}: {len(unknown)} ids of rollouts.jsonl are not in problems.jsonl, such as {example!r}")
-    empty = asked - answered
-    if empty:
-        die(f"{run}: {len(empty)} of {len(asked)} problems have no rollouts, such as {min(empty)!r}")
+    if asked != answered:
+        counts = f"rollouts of {len(answered)} problems, {len(asked)} problems in problems.jsonl"
+        die(f"{run}: {counts}; they differ at {min(asked ^ answered)!r}")
 
 
 # ---- The one vector: layer/token ---------------------------------------------------------------------------
@@ -506,7 +416,7 @@ def vector_key(name: str, n_layers: int) -> tuple[int, str]:
     return layer_index(layer, n_layers), token
 
 
-def watch_layers(model, layers, keep):
+def watch_layers(model, layers: list[int], keep: Callable) -> list:
     """Register hooks that call keep(column, hidden states [B, T, d]), column by column of `layers`.
 
     `layers` are indices of `hidden_states`: L is the final norm's output, every other one the input of the
@@ -533,7 +443,7 @@ def keep_states(keep, column, module, inputs, output=None):
     keep(column, states)
 
 
-def open_hidden(run, vector):
+def open_hidden(run: str | Path, vector: str) -> tuple[dict, int | list]:
     """(hidden.pt, the column of a vector in it). For `all/eos`: the columns of all layers at that token."""
     path = Path(run) / "hidden.pt"
     n_layers = read_meta(run)["n_layers"]
@@ -552,40 +462,41 @@ def open_hidden(run, vector):
     return content, wanted
 
 
-def read_inputs(run, vector=DEFAULT_VECTOR):
+def read_inputs(run: str | Path, vector: str) -> tuple[list, Callable]:
     """(keys, fetch): fetch(a slice of rows) gives float32 [rows, d], for several vectors [rows, S, d].
 
     vector: a name, or `all/eos` for every layer at that token, or `last10` or `special` of extra.pt, where an
     absent position is all zero.
     """
-    if vector not in EXTRA_INPUTS:
+    if vector in EXTRA_INPUTS:
+        path = Path(run) / "extra.pt"
+        content = load_pt(path) if path.is_file() else {}
+        if vector not in content:
+            die(f"{path}: {vector!r} is not there; 01_generate.py --extra {vector} captures these vectors")
+    else:
         content, columns = open_hidden(run, vector)
-        return keys_in(content), lambda rows: content["hidden"][rows][:, columns].float()
-    path = Path(run) / "extra.pt"
-    content = load_pt(path) if path.is_file() else {}
-    if vector not in content:
-        die(f"{path}: {vector!r} is not there; 01_generate.py --extra {vector} captures these vectors")
-    if vector == "last10":
-        return keys_in(content), lambda rows: content["last10"][rows].float()
-    special = content["special"].tensor_split(content["special_offsets"][1:-1])  # [any number, d] a rollout
-    return keys_in(content), lambda rows: torch.stack([pad_special(x) for x in special[rows]])
 
+    def fetch(rows):
+        if vector == "last10":
+            return content["last10"][rows].float()
+        if vector == "special":
+            special = content["special"].tensor_split(content["special_offsets"][1:-1])  # [any, d] each
+            return torch.stack([pad_special(hidden) for hidden in special[rows]])
+        return content["hidden"][rows][:, columns].float()
 
-def keys_in(content):
-    return [tuple(key) for key in content["keys"]]
-
-
-def check_finite(run, keys, values):
-    """Refuse a run if a rollout's vector, or what a scorer makes of it, is not finite; values: [R, ...]."""
-    broken = [key for key, of_rollout in zip(keys, values) if not of_rollout.isfinite().all()]
-    if broken:
-        examples = f"{len(broken)} vectors are not finite, of rollouts such as {broken[:3]}"
-        die(f"{run}: {examples}; generate them again")
+    return [tuple(key) for key in content["keys"]], fetch
 
 
 def pad_special(hidden):
     """[any number, d] -> float32 [SPECIAL_KEPT, d]: the last ones, behind zeros."""
     return torch.nn.functional.pad(hidden.float(), (0, 0, SPECIAL_KEPT, 0))[-SPECIAL_KEPT:]
+
+
+def check_finite(run: str | Path, keys: list, values: torch.Tensor):
+    """Refuse a run if a rollout's vector, or what a scorer makes of it, is not finite; values: [R, ...]."""
+    broken = [key for key, value in zip(keys, values) if not value.isfinite().all()]
+    if broken:
+        die(f"{run}: {len(broken)} vectors are not finite, such as {broken[0]}'s; generate them again")
 
 
 # ---- Token statistics: what the paper calls confidence, from the raw log-probabilities of each step --------
@@ -607,7 +518,7 @@ LOWER_IS_BETTER = ("entropy",)
 RULES = tuple(f"{name}/{way}" for name in STATISTICS for way in AGGREGATIONS)
 
 
-def token_stats(logits, tokens, likeliest=None):
+def token_stats(logits: torch.Tensor, tokens: torch.Tensor, likeliest: torch.Tensor | None = None):
     """[B, 12] for a step: the ten largest log-probabilities, the sampled token's, the vocabulary's mean.
 
     likeliest [B, 10 or more]: the tokens with the largest logits, where they are known already.
@@ -621,7 +532,7 @@ def token_stats(logits, tokens, likeliest=None):
     return torch.cat(kept, 1).clamp(-65504)  # float16's lowest number
 
 
-def confidence(stats, vocab_size, window=WINDOW, tail=TAIL):
+def confidence(stats: np.ndarray, vocab_size: int, window: int = WINDOW, tail: int = TAIL) -> dict:
     """{rule: value} for the token_stats [T, 12] of a trace: each statistic, aggregated in each way.
 
     Windows overlap and are full; a trace shorter than a window is one window. Without a token all are None,
@@ -654,13 +565,13 @@ def confidence(stats, vocab_size, window=WINDOW, tail=TAIL):
     return {rule: None if math.isnan(x) else x for rule, x in zip(RULES, table.flatten().tolist())}
 
 
-def rollout_features(conf, n_tokens):
+def rollout_features(conf: dict, n_tokens: float) -> np.ndarray:
     """float32 [29], what SCaTR+ reads beside the vector: 28 statistics, NaN for a missing one, and length."""
     values = [math.nan if conf.get(rule) is None else conf[rule] for rule in RULES]
     return np.array([*values, n_tokens], dtype=np.float32)
 
 
-def with_confidence(run, rollouts, window=WINDOW, tail=TAIL):
+def with_confidence(run: str | Path, rollouts: Iterable, window: int = WINDOW, tail: int = TAIL) -> Iterator:
     """Yield (row, {rule: value}) for each of all rollouts of a run, in the order of its files.
 
     The values are those that 01 wrote, but they are computed from tokens.pt for other windows, and for a run
@@ -677,17 +588,12 @@ def with_confidence(run, rollouts, window=WINDOW, tail=TAIL):
         yield row, conf
 
 
-def read_features(run):
-    """A row {"id", "sample", "features": float32 [29]} for each rollout, in the order of rollouts.jsonl."""
+def read_features(run: str | Path, keys: list) -> torch.Tensor:
+    """float32 [R, 29]: the features of a run's rollouts, in the order of `keys`."""
     rows = []
     for row, conf in with_confidence(run, each_rollout(run)):
         features = rollout_features(conf, row.get("n_tokens", math.nan))
         rows.append({"id": row["id"], "sample": row["sample"], "features": features})
-    return rows
-
-
-def stack_features(rows, keys, run):
-    """float32 [R, 29] in the order of `keys`; rows: what `read_features` gives."""
     rows = align(rows, keys, Path(run) / "rollouts.jsonl")
     return torch.tensor(np.stack([row["features"] for row in rows]))
 
@@ -695,15 +601,12 @@ def stack_features(rows, keys, run):
 # ---- Problems: data sets by name, files by path ------------------------------------------------------------
 
 
-def humaneval_problem(row, prompt="prompt"):
+def humaneval_problem(row):
     """The prompt is the beginning of a program, which the solution continues."""
-    solution = row[prompt] + row["canonical_solution"]
-    problem = {"id": row["task_id"], "prompt": row[prompt], "prelude": row[prompt], "solution": solution}
+    prompt = row["prompt"]
+    problem = {"id": row["task_id"], "prompt": prompt, "prelude": prompt}
+    problem["solution"] = prompt + row["canonical_solution"]
     return problem | {"tests": row["test"], "entry_point": row["entry_point"]}
-
-
-def bigcodebench_problem(row):
-    return humaneval_problem(row, "complete_prompt")
 
 
 def kodcode_problem(row):
@@ -738,38 +641,16 @@ def openthoughts_math_problem(row):
     return {"id": f"math/{row['row_idx']}", "prompt": row["problem"], "answer": number[1]}
 
 
-CALLS = """\
-def check(candidate):
-    for arguments, expected in {cases!r}:
-        result = {call}(*arguments)
-        result = list(result) if isinstance(result, tuple) else result  # JSON has no tuples
-        assert result == expected or [result] == expected
-"""
-
-
 def openthoughts_code_problem(row):
-    """Only rows with test cases, which give what a program reads and prints, or a function's arguments."""
+    """Only rows whose test cases are what a program reads and prints."""
     cases = json.loads(row["test_cases"] or "{}")
     inputs = cases.get("inputs") or []
     outputs = cases.get("outputs") or []
-    if not inputs or len(inputs) != len(outputs):
+    if not inputs or len(inputs) != len(outputs) or cases.get("fn_name"):
         return None
-    problem = {"id": f"code/{row['row_idx']}"}
-    text = row["problem"].strip()
-    name = cases.get("fn_name")
-    if not name:
-        problem["prompt"] = f"{text}\n\nThe program reads standard input and writes to standard output."
-        problem["tests"] = {"inputs": [*map(as_text, inputs)], "outputs": [*map(as_text, outputs)]}
-        return problem
-    if not all(isinstance(arguments, list) for arguments in inputs):
-        return None
-    starter = row["starter_code"] or f"def {name}("
-    is_method = "class Solution" in starter
-    call = f"candidate().{name}" if is_method else "candidate"
-    problem["prompt"] = f"{text}\n\nStart from this code:\n\n```python\n{starter}\n```"
-    problem["tests"] = CALLS.format(call=call, cases=[*zip(inputs, outputs)])
-    problem["entry_point"] = "Solution" if is_method else name
-    return problem
+    prompt = f"{row['problem'].strip()}\n\nThe program reads standard input and writes to standard output."
+    tests = {"inputs": [*map(as_text, inputs)], "outputs": [*map(as_text, outputs)]}
+    return {"id": f"code/{row['row_idx']}", "prompt": prompt, "tests": tests}
 
 
 def as_text(lines):
@@ -779,30 +660,22 @@ def as_text(lines):
 
 @dataclass
 class DataSet:
-    """Where a data set is on the Hub, and how `size` problems are made of its rows.
+    """Where a data set is on the Hub, and how problems are made of its rows."""
 
-    to_problem(row) gives a problem with the fields of a person's own file, or None to leave the row out.
-    `where` is a condition on rows in the language of the Hub's server. Of a data set with more rows, so many
-    neighbours are drawn `together`: where rows are large, all of a page.
-    """
-
-    size: int
-    to_problem: Callable
+    size: int  # how many problems; of a data set with more rows they are drawn
+    to_problem: Callable  # from a row to a problem as in a person's own file, or None to leave the row out
     repository: str
     config: str
     split: str
-    where: str = ""
-    together: int = 1
+    where: str = ""  # a condition on rows in the language of the Hub's server
+    together: int = 1  # how many neighbours are drawn at a time: where rows are large, all of a page
 
 
 PAGE = 100  # rows of a page, the most that the Hub's rows server gives at once
 THOUGHTS = ("open-thoughts/OpenThoughts-114k", "metadata", "train")
-KODCODE = "KodCode/KodCode-Light-RL-10K"
-BIGCODEBENCH = "bigcode/bigcodebench-hard"
 DATA_SETS = {
     "humaneval": DataSet(164, humaneval_problem, "openai/openai_humaneval", "openai_humaneval", "test"),
-    "kodcode": DataSet(1000, kodcode_problem, KODCODE, "default", "train"),
-    "bigcodebench-hard": DataSet(148, bigcodebench_problem, BIGCODEBENCH, "default", "v0.1.4"),
+    "kodcode": DataSet(1000, kodcode_problem, "KodCode/KodCode-Light-RL-10K", "default", "train"),
     "math500": DataSet(500, math500_problem, "HuggingFaceH4/MATH-500", "default", "test"),
     "aime24": DataSet(30, aime24_problem, "Maxwell-Jia/AIME_2024", "default", "train"),
     "aime25": DataSet(30, aime25_problem, "MathArena/aime_2025", "default", "train"),
@@ -815,7 +688,7 @@ COMBINED = {"aime": ("aime24", "aime25"), "openthoughts": ("openthoughts-math", 
 def load_problems(dataset: str, limit: int | None = None, kind: str | None = None) -> list[dict]:
     """The problems of a data set by its name, or of a person's own file; with a limit only the first ones.
 
-    kind: that of problems without the field `kind`.
+    kind: of problems without that field.
     """
     name = str(dataset)
     if name in DATA_SETS or name in COMBINED:
@@ -831,36 +704,30 @@ def load_problems(dataset: str, limit: int | None = None, kind: str | None = Non
 
 
 def check_problems(rows, dataset, kind=None):
-    """Rows of a data set as the steps expect them: what may be left out is filled in, the rest is checked."""
+    """Rows of a data set as the steps expect them: what may be left out is filled in, the rest is checked.
+
+    Problems without kind, answer and tests take the kind of those that can be checked, if these have one. So
+    a problem stays what it is when its answer is corrected or taken out.
+    """
     problems = [normalise_problem(row, f"{dataset}, problem {n + 1}", n, kind) for n, row in enumerate(rows)]
     if not problems:
         die(f"{dataset}: there are no problems in it")
-    if kind is None:
-        settle_open_kinds(problems, rows, dataset)
+    kinds = {problem["kind"] for problem in problems if "answer" in problem or "tests" in problem}
+    of_open = kinds.pop() if len(kinds) == 1 else "text"
     numbers = {}  # id -> the number of the problem that has it
-    for number, problem in enumerate(problems, 1):
+    is_open = 0
+    for number, (problem, row) in enumerate(zip(problems, rows), 1):
         first = numbers.setdefault(problem["id"], number)
         if first != number:
             die(f"{dataset}: problems {first} and {number} both have the id {problem['id']!r}")
+        if problem["kind"] == "text" and not (kind or row.get("kind")):
+            problem["kind"] = of_open
+            is_open += 1
+    if is_open:
+        counts = f"{is_open} of {len(problems)} problems have no answer, tests or kind"
+        how = f"they are asked as {of_open}; --kind or a field changes it"
+        print(f"{dataset}: {counts}: {how}", file=sys.stderr)
     return problems
-
-
-def settle_open_kinds(problems, rows, dataset):
-    """Problems without kind, answer and tests take the kind of those that can be checked, if these have one.
-
-    So a problem stays what it is when its answer is corrected or taken out.
-    """
-    pairs = zip(problems, rows)
-    unsaid = [problem for problem, row in pairs if problem["kind"] == "text" and not row.get("kind")]
-    if not unsaid:
-        return
-    kinds = {problem["kind"] for problem in problems if "answer" in problem or "tests" in problem}
-    kind = kinds.pop() if len(kinds) == 1 else "text"
-    for problem in unsaid:
-        problem["kind"] = kind
-    how = "without an instruction, as text" if kind == "text" else f"as {kind}, like the others"
-    counts = f"{len(unsaid)} of {len(rows)} problems have no answer, tests or kind: they are asked"
-    print(f"{dataset}: {counts} {how}; --kind or a field `kind` changes it", file=sys.stderr)
 
 
 ROWS_SERVER = os.environ.get("HF_DATASETS_SERVER", "https://datasets-server.huggingface.co")
@@ -903,10 +770,7 @@ def first_problems(data, wanted):
 
 
 def hub_page(data, offset):
-    """A page of the Hub's rows server, from the Hub's cache or put into it.
-
-    So a download that was stopped resumes at the next page, and later runs work offline.
-    """
+    """A page of the Hub's rows server, which the Hub's cache keeps: later runs work offline."""
     from huggingface_hub import cached_assets_path
     from huggingface_hub.utils import build_hf_headers, hf_raise_for_status, http_backoff
 
@@ -931,66 +795,34 @@ def hub_page(data, offset):
 
 KINDS = ("code", "math", "text")
 STYLES = ("check", "unittest", "pytest", "assert", "stdio")
-FIELDS = ("id", "kind", "prompt", "messages", "answer", "tests", "style", "entry_point", "prelude")
-FIELDS += ("solution", "family")
-FIELDS += ("response", "responses", "tokens", "sample", "finish")  # of rows for 01_generate.py --responses
 
 
-def normalise_problem(row, where, number, kind=None):
+def normalise_problem(row: dict, where: str, number: int, kind: str | None = None) -> dict:
     """A problem, checked, its omitted fields filled in: `number` is its id then. `where` is for messages."""
-    check_field_names(row, where)
     given = {name: value for name, value in row.items() if value not in (None, "", [], {})}
     guess = "code" if "tests" in given else "math" if "answer" in given else "text"
     problem = {"id": number, "kind": kind or guess} | given
-    if "messages" in problem:
-        problem["messages"] = plain_messages(problem["messages"], where)
-        problem.setdefault("prompt", problem["messages"][-1]["content"])
     problem["id"] = str(problem["id"])
-    if "answer" in problem:
-        problem["answer"] = plain_answer(problem["answer"], where)
+    try:
+        contents = [message["role"] + message["content"] for message in problem.get("messages", [])]
+    except (TypeError, KeyError):
+        die(f"{where}: 'messages' must be a list of {{\"role\": text, \"content\": text}}")
+    if contents:
+        problem.setdefault("prompt", problem["messages"][-1]["content"])
     if "prompt" not in problem:
         die(f"{where}: 'prompt' or 'messages' is missing; it has only {', '.join(given) or 'empty fields'}")
     for name in ("prompt", "entry_point", "prelude", "solution", "family"):
         if name in problem and not (isinstance(problem[name], str) and problem[name].strip()):
             die(f"{where}: the field {name!r} must be text")
+    if "answer" in problem:
+        problem["answer"] = plain_answer(problem["answer"], where)
     if "tests" in problem:
         problem["tests"] = plain_tests(problem["tests"], where)
         problem.setdefault("style", style_of(problem["tests"]))
-    if problem["kind"] not in KINDS:
-        die(f"{where}: the kind {problem['kind']!r} is none of {', '.join(KINDS)}")
-    for of_kind, judged_by, other in (("code", "tests", "answer"), ("math", "answer", "tests")):
-        if problem["kind"] == of_kind and judged_by not in problem and other in problem:
-            die(f"{where}: {of_kind} is judged by the field {judged_by!r}, and there is only {other!r}")
-    if "style" in problem and problem["style"] not in STYLES:
-        die(f"{where}: the style {problem['style']!r} is none of {', '.join(STYLES)}")
+    for name, choices in (("kind", KINDS), ("style", STYLES)):
+        if problem.get(name, choices[0]) not in choices:
+            die(f"{where}: the {name} {problem[name]!r} is none of {', '.join(choices)}")
     return problem
-
-
-def check_field_names(row, where):
-    """A name that is almost one of ours is taken for a misspelling; other unknown fields are kept."""
-    for name in row.keys() - {*FIELDS}:
-        similar = difflib.get_close_matches(name, FIELDS, n=1, cutoff=0.8)
-        if similar and similar[0] not in row:
-            die(f"{where}: unknown field {name!r}: did you mean {similar[0]!r}? Rename it, or remove it")
-
-
-def is_list_of_texts(value):
-    return isinstance(value, list) and all(isinstance(text, str) for text in value)
-
-
-def plain_messages(messages, where):
-    """Chat messages with their content as one text; APIs also give it as a list of parts."""
-    try:
-        plain = [{"role": row["role"], "content": joined_text(row["content"])} for row in messages]
-    except (TypeError, KeyError):
-        plain = []
-    if not plain:
-        die(f"{where}: 'messages' must be a list of {{\"role\": ..., \"content\": text}}")
-    return plain
-
-
-def joined_text(content):
-    return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 
 def plain_answer(answer, where):
@@ -1013,6 +845,10 @@ def plain_tests(tests, where):
             return tests
     pairs = '{"inputs": [text, ...], "outputs": [text, ...]} with as many inputs as outputs'
     die(f"{where}: 'tests' must be Python text, or {pairs}")
+
+
+def is_list_of_texts(value):
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
 def style_of(tests):
@@ -1042,7 +878,7 @@ def encode_prompt(tokenizer, problem: dict, thinking: bool = True) -> list[int]:
     return encode_chat(tokenizer, problem, thinking)[0]
 
 
-def encode_chat(tokenizer, problem, thinking=True, reply=()):
+def encode_chat(tokenizer, problem: dict, thinking: bool = True, reply: tuple = ()) -> tuple[list, list]:
     """(token ids, the messages that they encode). `reply`: messages that end the chat instead of a prompt.
 
     A template that refuses a system message, as Gemma's does, gets its text within the first user message.
@@ -1086,22 +922,15 @@ def messages_of(problem):
     return [{"role": "system", "content": SYSTEM[problem["kind"]]}, user]
 
 
-def asked_as(problems):
-    """How problems are asked: "KIND HASH", once each, with a hash of the system messages."""
-    ways = set()
-    for problem in problems:
-        system = [message for message in messages_of(problem) if message["role"] == "system"]
-        ways.add(f"{problem['kind']} {stamp(system)}")
-    return sorted(ways)
+def asked_as(problems: list[dict]) -> list[str]:
+    """The kinds of problems, which decide how a model is asked."""
+    return sorted({problem["kind"] for problem in problems})
 
 
-def asked_otherwise(asked, scorer):
-    """[what is unlike the calibration of a scorer]: nothing, the kinds of problems, or a system message."""
+def asked_otherwise(asked: list[str], scorer: Scorer) -> list[str]:
+    """[what is unlike the calibration of a scorer], nothing or the kinds of problems."""
     learned = scorer.checkpoint.get("asked") or asked
-    if {*asked} <= {*learned}:
-        return []
-    here, there = (", ".join(sorted({way.split()[0] for way in ways})) for ways in (asked, learned))
-    return ["another system message" if here == there else f"kind {here}, not {there}"]
+    return [] if {*asked} <= {*learned} else [f"kind {', '.join(asked)}, not {', '.join(sorted({*learned}))}"]
 
 
 def without_system(messages):
@@ -1112,7 +941,7 @@ def without_system(messages):
     return [first | {"content": f"{system['content']}\n\n{first['content']}"}, *others]
 
 
-def sampling_defaults(model, tokenizer):
+def sampling_defaults(model, tokenizer) -> dict:
     """How the model's files say to sample it, and the tokens that end an answer.
 
     What they do not say is off: transformers' own defaults, such as top-k 50, are not the authors'.
@@ -1150,14 +979,14 @@ def pick_device(name: str | None = None) -> str:
     return name
 
 
-def device_name(device):
+def device_name(device: str | torch.device) -> str:
     """The hardware that a measured time is reported for."""
     if torch.device(device).type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{device}, {torch.get_num_threads()} threads"
 
 
-def pick_dtype(dtype, device):
+def pick_dtype(dtype: str, device: str) -> torch.dtype | str:
     """"auto" is the type of the model's files, but float32 on a CPU, where bfloat16 is slow and noisy."""
     if dtype != "auto":
         return getattr(torch, dtype)
@@ -1165,7 +994,7 @@ def pick_dtype(dtype, device):
 
 
 @contextmanager
-def loading(name):
+def loading(name: str):
     """Where a model cannot be loaded, BadInput says what is wrong with it."""
     from safetensors import SafetensorError
 
@@ -1174,47 +1003,38 @@ def loading(name):
     except BadInput:
         raise
     except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
-        is_folder = Path(name).is_dir()
-        what = "cannot be loaded" if is_folder else "is not a folder, and the Hub does not give it"
-        die(f"model {name!r} {what}: {reason_of(error)}")
-
-
-OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory|MemoryError")  # CUDA; a CPU; Python
+        die(f"model {name!r} cannot be loaded: {reason_of(error)}")
 
 
 @contextmanager
-def enough_memory(advice):
+def enough_memory(advice: str):
     """Out of memory is one line."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        if not OUT_OF_MEMORY.search(repr(error)):
+        if not re.search("out of memory|can't allocate memory|MemoryError", repr(error)):  # CUDA; CPU; Python
             raise
         die(f"out of memory; {advice}")
 
 
-def load_config(name, revision=None):
+def load_config(name: str, revision: str | None = None):
     from transformers import AutoConfig
 
     with loading(name):
         return AutoConfig.from_pretrained(name, revision=revision)
 
 
-def context_of(config):
-    """The model's context length in tokens.
-
-    With longrope (Phi-4-mini) the length up to which positions are not rescaled (4,096 there): one longer
-    answer would rescale the positions of its whole batch.
-    """
+def context_of(config) -> int:
+    """The model's context length in tokens."""
     text = config.get_text_config()
     limit = getattr(text, "max_position_embeddings", None) or 1 << 40  # no answer is as long
     rope = getattr(text, "rope_parameters", None) or {}
-    if rope.get("rope_type") == "longrope":
+    if rope.get("rope_type") == "longrope":  # one longer answer would rescale positions of its whole batch
         limit = min(limit, rope["original_max_position_embeddings"])
     return limit
 
 
-def load_tokenizer(name, revision=None):
+def load_tokenizer(name: str, revision: str | None = None) -> tuple:
     """(an object with the model's config and generation_config, but without its weights; its tokenizer)"""
     config = load_config(name, revision)
     from transformers import AutoTokenizer, GenerationConfig
@@ -1224,17 +1044,15 @@ def load_tokenizer(name, revision=None):
         tokenizer = AutoTokenizer.from_pretrained(name, revision=revision)
         with suppress(OSError):  # not every model has this file
             generation_config = GenerationConfig.from_pretrained(name, revision=revision)
-    if not tokenizer("a")["input_ids"]:
-        die(f"model {name!r}: its tokenizer makes nothing of the letter a; are the tokenizer's files there?")
     return SimpleNamespace(config=config, generation_config=generation_config), tokenizer
 
 
-def is_tiny(model):
+def is_tiny(model) -> bool:
     """Whether its products are too small to share among cores, or to be worth a launch on a GPU each."""
     return model.num_parameters() < 5_000_000
 
 
-def load_model(name, device=None, dtype="auto", revision=None):
+def load_model(name: str, device: str | None = None, dtype: str = "auto", revision: str | None = None):
     """(the model in eval mode, its tokenizer) from a folder or a Hub id.
 
     Without a device a tiny model stays on the CPU, and another one goes to the first device there is.
@@ -1258,7 +1076,7 @@ def load_model(name, device=None, dtype="auto", revision=None):
     return model.to(chosen).eval(), tokenizer
 
 
-def use_attention(model, name, function):
+def use_attention(model, name: str, function: Callable):
     """Make the model call `function` as its attention, known to transformers under `name`."""
     from transformers import AttentionInterface
 
@@ -1299,7 +1117,7 @@ def causal_attention(module, q, k, v, mask=None, scaling=None, sliding_window=No
 # ---- Scorers: rebuilt from scorer.pt -----------------------------------------------------------------------
 
 
-def build_scorer(design, config, shape, features=0):
+def build_scorer(design: str, config: dict, shape: tuple, features: int = 0) -> torch.nn.Module:
     """An untrained module that gives one logit for each row.
 
     shape: that of a row, (d,) or (positions, d). Of d the last `features` are token statistics.
@@ -1332,14 +1150,13 @@ def mlp(width, hidden, dropout=0.0, input_dropout=0.0, batch_norm=False):
 
 
 def two_towers(of_vector, of_features):
-    """The sum of both towers' logits. In training the vector's logit is dropped for half of the rows, so that
-    each tower learns to judge alone."""
+    """The sum of both towers' logits."""
 
     class TwoTowers(torch.nn.ModuleDict):
         def forward(self, x):  # [B, d + 29]
             width = self["of_vector"][1].in_features
             logits = self["of_vector"](x[:, :width])
-            if self.training:
+            if self.training:  # each tower shall learn to judge alone
                 logits = logits * (torch.rand_like(logits) < 0.5)
             return logits + self["of_features"](x[:, width:])
 
@@ -1347,17 +1164,14 @@ def two_towers(of_vector, of_features):
 
 
 def transformer(config, positions, width):
-    """A transformer over the positions and a learned one before them, whose output gives the logit.
-
-    A position whose vector is all zero is absent, and masked.
-    """
+    """A transformer over the positions and a learned one before them, whose output gives the logit."""
     nn = torch.nn
     size = config["width"]
     dropout = config["dropout"]
 
     class Encoder(nn.ModuleDict):
         def forward(self, x):  # [B, positions, d]
-            absent = nn.functional.pad((x == 0).all(-1), (1, 0))  # False for the learned position
+            absent = nn.functional.pad((x == 0).all(-1), (1, 0))  # the learned position never is
             x = nn.functional.pad(self["enter"](x), (0, 0, 1, 0)) + self.place
             return self["leave"](self["encoder"](x, src_key_padding_mask=absent)[:, 0])
 
@@ -1379,7 +1193,7 @@ class Scorer:
     An ensemble mixes its parts, one for each layer. `log_weight` is for probability(), which says why.
     """
 
-    def __init__(self, checkpoint, device="cpu"):
+    def __init__(self, checkpoint: dict, device: str = "cpu"):
         self.checkpoint = checkpoint
         self.device = device
         self.model = checkpoint["model"]
@@ -1395,7 +1209,7 @@ class Scorer:
             self.module.load_state_dict(checkpoint["state"])
             self.module.eval().to(device)
 
-    def __call__(self, hidden, features=None):
+    def __call__(self, hidden: torch.Tensor, features: torch.Tensor | None = None) -> torch.Tensor:
         if self.takes_features and features is None:
             raise TypeError("this scorer is called as scorer(hidden, features): see common.rollout_features")
         with torch.inference_mode():
@@ -1408,28 +1222,24 @@ class Scorer:
             return self.module(x)
 
 
-def probability(logits, log_weight):
+def probability(logits: torch.Tensor, log_weight: float) -> torch.Tensor:
     """How likely answers with these logits (a tensor) are right.
 
-    The loss counts a right answer pos_weight times, as if right answers were so many times more frequent.
-    So a scorer's logits are too high by the logarithm of that weight. Ranks do not change by it, and scores
-    and votes keep it, as in the paper.
+    The loss counts a right answer pos_weight times, so logits are too high by the logarithm of that weight.
+    Scores and votes keep it, as in the paper.
     """
     return (logits - log_weight).sigmoid()
 
 
-def mixture(logits, weights):
-    """[R, parts] -> [R]: the logit of the weighted mean of the parts' probabilities.
-
-    It is computed in logarithms, as the sigmoid of a logit above 17.5 is exactly 1.
-    """
-    logsigmoid = torch.nn.functional.logsigmoid
+def mixture(logits: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """[R, parts] -> [R]: the logit of the weighted mean of the parts' probabilities."""
+    logsigmoid = torch.nn.functional.logsigmoid  # the sigmoid of a logit above 17.5 is exactly 1
     right = (logsigmoid(logits) + weights.log()).logsumexp(1)
     wrong = (logsigmoid(-logits) + weights.log()).logsumexp(1)
     return right - wrong
 
 
-def standardise(x, scale):
+def standardise(x: torch.Tensor, scale: list | None) -> torch.Tensor:
     """(x - mean) / deviation per dimension; absent positions (all zero) stay zero. No scale: x as it is."""
     if scale is None:
         return x
@@ -1440,19 +1250,19 @@ def standardise(x, scale):
     return scaled * (x != 0).any(-1, keepdim=True)
 
 
-def with_features(x, features, scale):
+def with_features(x: torch.Tensor, features: torch.Tensor, scale: list) -> torch.Tensor:
     """[R, d] and [R, 29] -> [R, d + 29]: the statistics standardised, a missing one at the training mean."""
     return torch.cat([x, standardise(features, scale).nan_to_num(0.0).to(x)], 1)
 
 
-def load_scorer(path, device="cpu"):
+def load_scorer(path: str | Path, device: str = "cpu") -> Scorer:
     checkpoint = load_pt(path)
     if not isinstance(checkpoint, dict) or not {"state", "pos_weight"} <= checkpoint.keys():
         die(f"{path}: not a scorer, or one of an older version; 03_train_scorer.py makes one")
     return Scorer(checkpoint, device)
 
 
-def check_scorer_fits(scorer, meta, path):
+def check_scorer_fits(scorer: Scorer, meta: dict, path: str | Path):
     """Refuse a scorer of another model or of other token statistics. score_run checks the vector's width."""
     checkpoint = scorer.checkpoint
     check_same_model({path: checkpoint, "the run": meta})
@@ -1461,20 +1271,14 @@ def check_scorer_fits(scorer, meta, path):
         die(f"{path}: made for {rules} token statistics, there are {len(RULES)} now; train it again")
 
 
-def score_run(scorer, run, path="the scorer", features=None, chunk=4096):
-    """(keys, logits [R]) of a whole run. The vectors of at most `chunk` rollouts are in memory at a time.
-
-    features: what `read_features` gives, where that was read before.
-    """
+def score_run(scorer: Scorer, run: str | Path, path: str | Path = "the scorer", chunk: int = 4096) -> tuple:
+    """(keys, logits [R]) of a whole run. The vectors of at most `chunk` rollouts are in memory at a time."""
     check_scorer_fits(scorer, read_meta(run), path)
     keys, fetch = read_inputs(run, scorer.vector)
     shape = tuple(fetch(slice(1)).shape[1:])
     if shape != scorer.shape:
         die(f"{path}: made for vectors {scorer.vector} of shape {scorer.shape}, {run} has {shape}")
-    if scorer.takes_features:
-        features = stack_features(features or read_features(run), keys, run)
-    else:
-        features = torch.zeros(len(keys), 0)
+    features = read_features(run, keys) if scorer.takes_features else torch.zeros(len(keys), 0)
     logits = torch.empty(len(keys))  # made first: tensors made between chunks would keep their memory in use
     for start in range(0, len(keys), chunk):
         rows = slice(start, start + chunk)
@@ -1486,18 +1290,18 @@ def score_run(scorer, run, path="the scorer", features=None, chunk=4096):
 # ---- Selection ---------------------------------------------------------------------------------------------
 
 
-def best_of_n(scores):
+def best_of_n(scores: np.ndarray) -> np.ndarray:
     """The index of the highest score along the last axis; of equal scores the first, the lowest sample."""
     return np.argmax(scores, -1)
 
 
-def group_totals(groups, weights):
+def group_totals(groups: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """[..., N]: for each rollout the summed weights of all with an equal answer; -inf for no answer (-1)."""
     same = groups[..., :, None] == groups[..., None, :]  # [..., N, N]
     return np.where(groups >= 0, (same * weights[..., None, :]).sum(-1), -np.inf)
 
 
-def weighted_vote(groups, weights, scores):
+def weighted_vote(groups: np.ndarray, weights: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """The index of the best-scored rollout among those whose answer has the largest sum of weights.
 
     groups [..., N]: the class of equal answers that 02 put each answer into, -1 without an answer. Of answers
@@ -1509,7 +1313,7 @@ def weighted_vote(groups, weights, scores):
     return best_of_n(np.where(winners, scores, -np.inf))
 
 
-def auroc(right, scores):
+def auroc(right: np.ndarray, scores: np.ndarray) -> float | None:
     """The chance that a right answer (bool [R]) scores above a wrong one, ties half; None with one class."""
     if right.all() or not right.any():
         return None

@@ -59,7 +59,7 @@ def test_ctrl_c_is_one_line_and_ends_the_workers_too(send):
 
 def test_bad_input_is_one_line_of_a_command():
     done = python("import common; common.entry(lambda: common.read_meta('nowhere'), '')")
-    error = "error: nowhere/meta.json: no such file or directory; not a run folder of 01_generate.py\n"
+    error = "error: nowhere/meta.json: no such file or directory; 01_generate.py makes it\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", error)
 
 
@@ -72,8 +72,8 @@ def test_bad_input_is_one_line_of_a_command():
 def test_a_missing_package_is_one_line_that_says_what_to_do(package, use):
     absent = f"import sys; sys.modules[{package!r}] = None"
     done = python(f"{absent}; import common; common.entry(lambda: {use}, '')")
-    line = f"error: this Python has no {package}; type `source .venv/bin/activate` and try again (no .venv: "
-    assert done.returncode == 2 and done.stderr.startswith(line) and done.stderr.count("\n") == 1, done.stderr
+    advice = "; type `source .venv/bin/activate`, or `pip install -r requirements.txt`, and try again\n"
+    assert done.returncode == 2 and done.stderr.endswith(advice) and done.stderr.count("\n") == 1, done.stderr
 
 
 # ---- Files
@@ -94,9 +94,8 @@ def test_a_killed_write_leaves_the_old_file_whole(rows):
     process.kill()
     process.wait()
     assert common.read_jsonl(rows) == [{"old": 1}]
-    assert len(list(rows.parent.iterdir())) == 2  # its temporary file is left
     common.write_jsonl(rows, [{"new": 2}])
-    assert common.read_jsonl(rows) == [{"new": 2}] and list(rows.parent.iterdir()) == [rows]
+    assert common.read_jsonl(rows) == [{"new": 2}]
 
 
 def test_a_full_disk_is_one_line_and_loses_nothing(rows):
@@ -118,10 +117,10 @@ def test_a_pt_file_that_is_torn_or_holds_code_is_named_and_no_code_runs(tmp_path
     path = tmp_path / "a.pt"
     torch.save(Evil(), path)
     error = dies(capsys, common.load_pt, path)
-    assert "delete it and run that step again" in error and "code ran" not in error
+    assert "delete it and run that script again" in error and "code ran" not in error
     torch.save(torch.zeros(1_000_000), path)
     path.write_bytes(path.read_bytes()[:-100])
-    assert "delete it and run that step again" in dies(capsys, common.load_pt, path)
+    assert "delete it and run that script again" in dies(capsys, common.load_pt, path)
 
 
 # ---- Run folders
@@ -204,19 +203,3 @@ def test_votes_and_ties():
     weights = np.array([[0.9, 0.3, 0.4, 5], [1, 2, 3, 4], [0.5, 0.5, 0.6, 0.4], [0.2, 0.1, 0.2, 9]])
     assert common.weighted_vote(groups, weights, weights).tolist() == [0, 3, 2, 2]
     assert common.best_of_n(np.array([1, 3, 3])) == 1
-
-
-@pytest.mark.parametrize("name, step", [
-    ("rollouts.jsonl", "its folder and run 01_generate.py"), ("problems.jsonl", "it and run 01_generate.py"),
-    ("selected.jsonl", "it and run 04_select.py"),
-])  # fmt: skip
-def test_only_the_damaged_files_of_a_run_are_to_be_deleted(tmp_path, name, step):
-    """A person's own answers may be in a file of the same name."""
-    for folder, advice in ((tmp_path, ""), (tmp_path / "run", f"; delete {step} again")):
-        common.write_jsonl(folder / name, [])
-        (folder / name).write_text("{")
-        if advice:
-            common.write_json(folder / "meta.json", {})
-        with pytest.raises(common.BadInput) as error:
-            common.read_jsonl(folder / name)
-        assert str(error.value).rpartition(")")[2] == advice

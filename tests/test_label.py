@@ -178,14 +178,13 @@ def test_a_cut_rollout_says_so(tmp_path, run_here):
 
 
 @pytest.mark.parametrize("file, content, said", [
-    ("rollouts.jsonl", None, "generation is not finished"),
+    ("rollouts.jsonl", None, "01_generate.py makes it when a run is finished"),
     ("rollouts.jsonl", '{"id": "half", "sample": 0}\n', "rollouts.jsonl:1"),
-    ("rollouts.jsonl", '{"id": "half", "sample": 0, "response": "5"}\n', "1 of 2 problems"),
-    ("rollouts.jsonl", '{"id": "none", "sample": 0, "response": "5"}\n', "not in problems.jsonl"),
+    ("rollouts.jsonl", '{"id": "half", "sample": 0, "response": "5"}\n', "rollouts of 1 problems, 2 problems"),
+    ("rollouts.jsonl", '{"id": "none", "sample": 0, "response": "5"}\n', "they differ at 'half'"),
     ("rollouts.jsonl", 2 * '{"id": "half", "sample": 0, "response": "1"}\n', "2 rows but only 1"),
     ("problems.jsonl", "{", "problems.jsonl:1"),
-    ("labels.jsonl", '{"id": "half", "sample": 0, "label": 1}\n{"id": ', "labels.jsonl:2: not JSON ("),
-    ("labels.jsonl", '{"id": "half", "sample": 0, "label": 1}\n{"id": ', "; delete it and run 02_label.py again"),
+    ("labels.jsonl", '{"id": "half", "sample": 0, "label": 1}\n{"id": ', "; if a script made it, delete it and run that"),
 ])  # fmt: skip
 def test_bad_input_is_one_line(file, content, said, tmp_path, run_here):
     run = write_run(tmp_path / "run", [HALF, OPEN], {"half": ["1"], "open": ["2"]})
