@@ -12,7 +12,6 @@ import json
 import math
 import multiprocessing
 import os
-import platform
 import random
 import re
 import signal
@@ -110,7 +109,7 @@ def progress(items: Iterable | None = None, total: int | None = None, desc: str 
 def atomic(path: str | Path, mode: str = "w"):
     """Write a file whole: a killed program leaves the old file or the new one, never a part of one."""
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{platform.node()}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(temporary, mode, encoding=None if "b" in mode else "utf-8") as file:
@@ -317,12 +316,11 @@ def stamp(*parts) -> str:
     """A few letters that change with what an output was made of: files (their paths), bytes, JSON values."""
     digest = hashlib.sha256()
     for part in parts:
-        content = part
         if isinstance(part, Path):
-            content = part.read_bytes()
+            part = part.read_bytes()
         elif not isinstance(part, (bytes, memoryview)):
-            content = json.dumps(part, sort_keys=True).encode()
-        digest.update(hashlib.sha256(content).digest())  # of one length, so that parts do not run together
+            part = json.dumps(part, sort_keys=True).encode()
+        digest.update(hashlib.sha256(part).digest())  # of one length, so that parts do not run together
     return digest.hexdigest()[:16]
 
 
@@ -343,7 +341,7 @@ def read_labels(run: str | Path, keys: list | None = None) -> list[dict]:
     if wrong:
         die(f"{path}: a label is 0, 1 or null, not {wrong[0]!r} ({len(wrong)} rows)")
     judges = {judge_stamp(kind) for kind in KINDS}
-    if any("stamp" in row and row["stamp"].split("-")[1] not in judges for row in rows):
+    if any("stamp" in row and judges.isdisjoint(row["stamp"].split("-")) for row in rows):
         warn(f"{path}: made by another version of the judge; 02_label.py {run} judges again")
     return align(rows, keys, path)
 
@@ -481,15 +479,11 @@ def read_inputs(run: str | Path, vector: str) -> tuple[list, Callable]:
             return content["last10"][rows].float()
         if vector == "special":
             special = content["special"].tensor_split(content["special_offsets"][1:-1])  # [any, d] each
-            return torch.stack([pad_special(hidden) for hidden in special[rows]])
+            padded = [torch.nn.functional.pad(x.float(), (0, 0, SPECIAL_KEPT, 0)) for x in special[rows]]
+            return torch.stack([x[-SPECIAL_KEPT:] for x in padded])  # the last ones, behind zeros
         return content["hidden"][rows][:, columns].float()
 
     return [tuple(key) for key in content["keys"]], fetch
-
-
-def pad_special(hidden):
-    """[any number, d] -> float32 [SPECIAL_KEPT, d]: the last ones, behind zeros."""
-    return torch.nn.functional.pad(hidden.float(), (0, 0, SPECIAL_KEPT, 0))[-SPECIAL_KEPT:]
 
 
 def check_finite(run: str | Path, keys: list, values: torch.Tensor):
@@ -524,10 +518,7 @@ def token_stats(logits: torch.Tensor, tokens: torch.Tensor, likeliest: torch.Ten
     likeliest [B, 10 or more]: the tokens with the largest logits, where they are known already.
     """
     log_p = logits.log_softmax(-1)
-    if likeliest is None:
-        top = log_p.topk(TOP_K).values
-    else:
-        top = log_p.gather(1, likeliest[:, :TOP_K])
+    top = log_p.topk(TOP_K).values if likeliest is None else log_p.gather(1, likeliest[:, :TOP_K])
     kept = [top, log_p.gather(1, tokens[:, None]), log_p.mean(-1, keepdim=True)]
     return torch.cat(kept, 1).clamp(-65504)  # float16's lowest number
 
@@ -1003,7 +994,8 @@ def loading(name: str):
     except BadInput:
         raise
     except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
-        die(f"model {name!r} cannot be loaded: {reason_of(error)}")
+        place = "" if Path(name).is_dir() else ", which is not a folder here,"
+        die(f"model {name!r}{place} cannot be loaded: {reason_of(error)}")
 
 
 @contextmanager

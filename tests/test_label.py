@@ -86,7 +86,8 @@ def test_any_of_several_references_is_right_and_votes_do_not_see_them(tmp_path, 
 @pytest.mark.parametrize("reference, answer, right", [
     ("C++", "C++.", True), ("C++", "C#", False), ("C++", "C", False), ("-5", "5", False), ("x > 5", "x>5", True),
     ("x > 5", "x < 5", False), ("1/2", "1.2", False), ("U.S.", "U.S", True), ("Paris", '**"PARIS."**', True),
-    ("New York", " new\nyork ", True), ("A*", "A", False), ("5'", "5", False)])  # fmt: skip
+    ("New York", " new\nyork ", True), ("A*", "A", False), ("5'", "5", False), ("-5", "−5", True),
+    ('It\'s "so"...', "It’s “so”…", True), ("It's", "Its", False)])  # fmt: skip
 def test_text_is_equal_where_letters_digits_and_signs_are(reference, answer, right):
     assert judge.verdict(CITY | {"answer": reference}, judge.words_of(answer))[0] is right
 

@@ -32,6 +32,7 @@ SAME = [
     (r"\pm 2", [r"\mp2"]),
     (r"\sqrt{2}", [r"x = \sqrt{2} \approx 1.41"]),
     ("3.46", [r"x \approx 3.46"]),
+    ("2 apples and 3 pears", ["3 pears and 2 apples", "2, 3", "2 apple, 3 pear"]),
     # words and choices
     ("300", ["A: 300"]),
     ("12", [r"\textbf{(C)}\ 12"]),
@@ -110,6 +111,7 @@ DIFFERENT = [
     ("2+3i", ["2+3j"]),
     (r"\infty", [r"\frac{1}{\infty}"]),
     ("3", [r"3\text{ dozen}"]),
+    ("2 apples and 3 pears", ["3 apples and 2 pears", "2 apples and 3 plums"]),
     # words and choices
     ("A", ["A: 300"]),
     ("2", ["2abcd", "two-thirds"]),
