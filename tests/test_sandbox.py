@@ -186,6 +186,7 @@ def test_stdio_is_a_real_file_and_lenient_about_blanks(pool):
     result = judge(pool, "input(); input()\n", stdio(("one line", "")))
     assert result.reason.endswith("EOFError: EOF when reading a line")
     assert judge(pool, "if __name__ == '__main__': print(1); exit()\n", stdio(("", "1"))).passed
+    assert judge(pool, "import sys\nprint(1, file=sys.__stdout__)\nsys.stdout.close()\n", stdio(("", "1"))).passed
 
 
 SPIN = "def f(x):\n    while True: pass\n"
