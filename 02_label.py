@@ -31,6 +31,7 @@ import random
 import re
 import sys
 import textwrap
+import time
 import warnings
 from collections import Counter, namedtuple
 from dataclasses import dataclass, replace
@@ -41,14 +42,14 @@ from pathlib import Path
 
 try:
     import common
-except ModuleNotFoundError:  # a copy of this file alone is no command
+except ModuleNotFoundError:  # a copy of this file alone judges, and labels no runs
     common = None
 
 
 # ------------------------------------------------------------------------------------------------------------
 # Labels of a run
 
-JOURNAL = ".labels.unfinished.jsonl"  # keeps what is judged, for a killed run to resume
+SAVED_EVERY = 60  # seconds; a killed run goes on from there
 
 
 def main():
@@ -86,43 +87,40 @@ def label_run(run, options):
     path = run / "labels.jsonl"
     earlier = common.read_jsonl(path, needs=("id", "sample", "label")) if path.is_file() else []
     if not earlier or any("stamp" in row for row in earlier):
-        labels = update_labels(run, problems, rollouts, earlier, options)
+        labels = update_labels(path, problems, rollouts, earlier, options)
         if labels != earlier:
             common.write_jsonl(path, labels)
-        (run / JOURNAL).unlink(missing_ok=True)
     return summarise(run, problems, common.read_labels(run, keys))
 
 
-def update_labels(run, problems, rollouts, earlier, options):
+def update_labels(path, problems, rollouts, earlier, options):
     """The labels of all rollouts; those are judged that have none, or null, or another stamp."""
     stamps = stamps_of(problems, rollouts, options)
-    path = run / JOURNAL
-    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-    rows = earlier + [json.loads(line) for line in text.split("\n")[:-1]]  # the last line may be torn
-    found = {key: row for key, row in zip(common.keys_of(rows), rows) if key in stamps}
+    found = {key: row for key, row in zip(common.keys_of(earlier), earlier) if key in stamps}
     labels = {key: row for key, row in found.items() if is_settled(row, stamps[key])}
     again = {key: row["label"] for key, row in found.items() if key not in labels}
-    common.write_jsonl(path, labels.values())
     to_judge = rollouts_to_judge(problems, rollouts, labels)
-    with open(path, "a", encoding="utf-8") as journal:
-        for label in judge_rollouts(problems, to_judge, options):
-            key = label["id"], label["sample"]
-            labels[key] = label | {"stamp": stamps[key]}
-            print(json.dumps(labels[key]), file=journal, flush=True)
+    saved = time.monotonic()
+    for label in judge_rollouts(problems, to_judge, options):
+        key = label["id"], label["sample"]
+        labels[key] = label | {"stamp": stamps[key]}
+        if time.monotonic() > saved + SAVED_EVERY:
+            common.write_jsonl(path, (found | labels).values())
+            saved = time.monotonic()
     if again:
         changed = sum(labels[key]["label"] != label for key, label in again.items())
         said = f"{len(again)} of {len(earlier)} labels judged again, {changed} changed"
-        print(f"{run}: {said}", file=sys.stderr)
+        print(f"{path.parent}: {said}", file=sys.stderr)
     return [labels[key] for key in stamps]
 
 
 def stamps_of(problems, rollouts, options):
     """{(id, sample): the stamp of what decides its label}: problem, response, judge and time limit."""
-    of_problem = {}
+    stamp_of_problem = {}
     for key, problem in problems.items():
         limit = f"-{options.timeout:g}s" if problem["kind"] == "code" else ""
-        of_problem[key] = f"{common.stamp(problem)}-{common.judge_stamp(problem['kind'])}{limit}"
-    stamps = [f"{of_problem[row['id']]}-{common.stamp(row['response'])}" for row in rollouts]
+        stamp_of_problem[key] = f"{common.stamp(problem)}-{common.judge_stamp(problem['kind'])}{limit}"
+    stamps = [f"{stamp_of_problem[row['id']]}-{common.stamp(row['response'])}" for row in rollouts]
     return dict(zip(common.keys_of(rollouts), stamps))
 
 
@@ -1000,7 +998,7 @@ def compute(name, *trees):
     if name == "union":
         return Tree("set", items=[*chain(*(tree.items if tree.kind == "set" else [tree] for tree in trees))])
     if any(tree.kind != "value" or tree.number == math.inf for tree in trees):
-        raise Unreadable("calculation with what is no number")
+        raise Unreadable("a calculation with something else than numbers")
     numbers = [tree.number / 100 if tree.unit == "%" else tree.number for tree in trees]
     if not any(isinstance(n, list) for n in numbers):
         return number(computed(name, numbers))
@@ -1233,7 +1231,7 @@ class Parser:
         raise Unreadable(f"a value expected at {token!r}")
 
     def letter(self, name):
-        """A constant, a variable, or f(x) as a name: f is no number."""
+        """A constant, a variable, or f(x) as a name, as f is a function."""
         if name in CONSTANTS and self.next not in ("_", "'"):
             return CONSTANTS[name]
         if self.take("_"):
@@ -1346,4 +1344,4 @@ if __name__ == "__main__":
     if not common:
         print(__doc__)
         sys.exit("error: to label runs, this file needs common.py and sandbox_exec.py beside it")
-    common.entry(main, "the judged rollouts of a run are kept, those of a self-check are not; run it again")
+    common.entry(main, "labels are kept, but for those of the last minute; run it again")

@@ -348,7 +348,7 @@ def read_labels(run: str | Path, keys: list | None = None) -> list[dict]:
 
 @cache
 def judge_stamp(kind: str) -> str:
-    """Of the files that judge the answers to problems of a kind."""
+    """A stamp of the files that judge the answers to problems of a kind."""
     files = ("02_label.py", "sandbox_exec.py") if kind == "code" else ("02_label.py",)
     return stamp(*(Path(__file__).with_name(name) for name in files))
 
@@ -704,7 +704,7 @@ def check_problems(rows, dataset, kind=None):
     if not problems:
         die(f"{dataset}: there are no problems in it")
     kinds = {problem["kind"] for problem in problems if "answer" in problem or "tests" in problem}
-    of_open = kinds.pop() if len(kinds) == 1 else "text"
+    open_kind = kinds.pop() if len(kinds) == 1 else "text"
     numbers = {}  # id -> the number of the problem that has it
     is_open = 0
     for number, (problem, row) in enumerate(zip(problems, rows), 1):
@@ -712,11 +712,11 @@ def check_problems(rows, dataset, kind=None):
         if first != number:
             die(f"{dataset}: problems {first} and {number} both have the id {problem['id']!r}")
         if problem["kind"] == "text" and not (kind or row.get("kind")):
-            problem["kind"] = of_open
+            problem["kind"] = open_kind
             is_open += 1
     if is_open:
         counts = f"{is_open} of {len(problems)} problems have no answer, tests or kind"
-        how = f"they are asked as {of_open}; --kind or a field changes it"
+        how = f"they are asked as {open_kind}; --kind or a field changes it"
         print(f"{dataset}: {counts}: {how}", file=sys.stderr)
     return problems
 

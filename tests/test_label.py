@@ -142,7 +142,7 @@ def test_labels_of_another_judge_are_named(mixed, run_here, capsys, monkeypatch)
 
 
 def test_a_killed_run_resumes(tmp_path, run_here, monkeypatch):
-    """Killed at the third verdict: the two before stand in the journal and are not judged again."""
+    """Killed at the third verdict: the two before are saved and not judged again."""
     programs = [f"def add_two(a, b):\n    return a + {n}" for n in range(4)] + [PLUS]
     runs = [write_run(tmp_path / name, [ADD, HALF], {"add": programs, "half": ["0.5"]}) for name in "ab"]
     run_here("02_label.py", runs[0])
@@ -158,11 +158,12 @@ def test_a_killed_run_resumes(tmp_path, run_here, monkeypatch):
 
     original = judge.run_jobs
     monkeypatch.setattr(judge, "run_jobs", run_jobs)
+    monkeypatch.setattr(judge, "SAVED_EVERY", 0)
     with pytest.raises(KeyboardInterrupt):
         run_here("02_label.py", runs[1])
-    assert not (runs[1] / "labels.jsonl").exists()
-    with open(runs[1] / ".labels.unfinished.jsonl", "a") as journal:
-        journal.write('{"id": "add", "sam')
+    keys = common.keys_of(common.read_rollouts(runs[1]))
+    with pytest.raises(common.BadInput, match="3 rows for a run of 6 rollouts"):
+        common.read_labels(runs[1], keys)
     run_here("02_label.py", runs[1])
     assert len(judged) == 6 and len({*judged[:2], *judged[3:]}) == 5
     assert (runs[1] / "labels.jsonl").read_text() == whole

@@ -242,7 +242,7 @@ def test_a_scorer_made_for_something_else_names_both(run, tmp_path, changes, wor
     assert all(word in error for word in words) and not (run / "selected.jsonl").exists(), error
 
 
-def test_what_is_no_scorer_is_refused(run, tmp_path, select):
+def test_other_files_are_refused_as_scorers(run, tmp_path, select):
     common.save_pt(tmp_path / "list.pt", [1])
     common.save_pt(tmp_path / "old.pt", {"members": [], "parts": [{"members": []}]})
     for other in (tmp_path / "list.pt", tmp_path / "old.pt", run / "tokens.pt"):
