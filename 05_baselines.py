@@ -202,7 +202,7 @@ def score_by_rules(runs: list[RunArrays]) -> dict[str, list[Scores]]:
                     continue
                 sign = -1 if rule.split("/")[0] in common.LOWER_IS_BETTER else 1
                 values = sign * np.array([each[rule] for each in conf], dtype=float)  # None becomes NaN
-                values = np.nan_to_num(values, nan=np.nanmin([0, *values]) - 1)  # no tokens: below all others
+                values = np.nan_to_num(values, nan=np.nanmin([0, *values]) - 1)  # below all others
                 by_rule[rule + ending].append(Scores(run, padded(values, run.places, -np.inf)))
     return by_rule
 
@@ -424,7 +424,8 @@ def make_row(name, kind, pick, of_method, calibration="", sizes=None):
     is_crossed = 0 < len(pairs) < len(of_method)
     row = Row(
         method=name, kind=kind, calibration=calibration,
-        problems=mean_of(kept_problems(scores).sum() for scores in of_method), correct=float(np.nansum(right)), right=right,
+        problems=mean_of(kept_problems(scores).sum() for scores in of_method),
+        correct=float(np.nansum(right)), right=right,
         accuracy=curve[-1], std=std_of([of_sizes[-1] for of_sizes in accuracies]),
         runs=len(accuracies), over=name_varied(of_method),
         paired=make_row(name, kind, pick, pairs, calibration, sizes) if is_crossed else None,
@@ -738,8 +739,8 @@ limit. `AUROC`: the chance that a right answer scores above a wrong one of its p
 scorer learned from some of these problems, so its accuracy proves nothing.
 
 ± is the standard deviation over what varies (`over`): evaluation runs, calibration runs and scorer seeds, all
-crossed: 27 values of 3 each. In the study of halves, `other` and `same` are judged on the half of the problems
-that `same` did not learn from; the paper's row of another data set is `other, all problems`.
+crossed: 27 values of 3 each. In the study of halves, `other` and `same` are judged on the half of the
+problems that `same` did not learn from; the paper's row of another data set is `other, all problems`.
 
 p is a scorer's probability that an answer is right. A `tenth` of the answers, from the smallest p to the
 largest, has its mean p and the share that is right; p is off by the mean distance of the two. The Brier score
@@ -1371,9 +1372,8 @@ def paper(args):
         heading, form = table.get("rows", ["calibrated → evaluated", "{0} → {1}"])
         rows = [row for model, results in models.items() for row in paper_rows(table, form, model, results)]
         header = ["model", heading, "", *(column[0] for column in table["columns"])]
-        parts += [f"## Table {count}: {table['title']}", common.table(header, rows)]
-        reasons = [the_paper()["reasons"][reason] for reason in table["differs"]]
-        parts.append("\n".join(itertools.chain(*reasons)))
+        reasons = itertools.chain(*(the_paper()["reasons"][name] for name in table["differs"]))
+        parts += [f"## Table {count}: {table['title']}", common.table(header, rows), "\n".join(reasons)]
     if args.plots:
         parts.append(draw_models(out, models))
     parts.append(f"This page was made by\n\n    {the_command()}")
@@ -1402,8 +1402,9 @@ def describe_models(models):
         for section in results.sections:
             dataset = section["dataset"]
             papers = [name for name, place in results.names.items() if place == dataset]
-            learned = {method: row.cost or {} for (_, method, of), row in results.rows.items() if of == dataset}
-            scatr, lora = (learned.get(method, {}) for method in ("SCaTR", "LoRA verifier"))
+            found = results.rows.items()
+            costs = {method: row.cost for (_, method, of), row in found if of == dataset}
+            scatr, lora = (costs.get(method) or {} for method in ("SCaTR", "LoRA verifier"))
             rows.append({
                 "model": model, "data set": dataset, "in the place of": ", ".join(papers),
                 "problems": number(results.rows[dataset, "random", ""].problems),

@@ -149,7 +149,7 @@ def rule_scores(path, rule):
     return report.score_by_rules(runs)[rule][0].score
 
 
-def test_rules_of_other_windows_and_those_that_01_did_not_write_are_computed_from_the_tokens(run, monkeypatch):
+def test_rules_of_other_windows_and_missing_ones_are_computed_from_the_tokens(run, monkeypatch):
     tokens = common.load_pt(run / "tokens.pt")
     first = common.confidence(tokens["stats"][: int(tokens["offsets"][1])].numpy(), 50, window=3, tail=5)
     monkeypatch.setattr(report, "windows_for", lambda runs: (3, 5))
@@ -181,7 +181,7 @@ def test_windows_go_by_the_length_of_answers_up_to_the_papers(tmp_path, tokens, 
 
 
 def test_rules_of_the_papers_windows_and_of_windows_that_fit_have_a_cell_each(tmp_path, run_report):
-    """The best of the paper's is in its own windows, and the best of all in those that fit; here they differ."""
+    """The best of the paper's is in its own windows, the best of all in those that fit; here they differ."""
     run = make_run(tmp_path / "run", seed=2)
     found = run_report(run)
     assert "N=4, fitted windows of 8 tokens, tail 8\n" in found.printed
@@ -279,7 +279,7 @@ def test_rows_vary_over_evaluation_runs_calibration_runs_and_seeds(tmp_path, run
         row = found.rows[method]
         assert [row["accuracy"], row["std"]] == pytest.approx([np.mean(values), np.std(values, ddof=1)])
         assert f"{percent(row['accuracy'])} ± {percent(row['std'])}" in found.printed
-    pairs = [accuracies["SCaTR"][i] for i in (0, 1, 6, 7)]  # run 32 by the scorers of run 32, 42 by those of 42
+    pairs = [accuracies["SCaTR"][i] for i in (0, 1, 6, 7)]  # those of 32 score 32, those of 42 score 42
     paired = found.rows["SCaTR"]["paired"]
     assert [paired["accuracy"], paired["std"]] == pytest.approx([np.mean(pairs), np.std(pairs, ddof=1)])
     assert found.rows["SCaTR, weighted vote"]["paired"]["runs"] == 4
@@ -613,7 +613,8 @@ def test_p_is_compared_with_the_share_that_is_right_in_tenths(tmp_path, run_repo
     off = np.mean([abs(p - right) for p, right in (tenth.mean(0) for tenth in tenths)])
     brier = np.mean([(p - right) ** 2 for p, right in answers])
     assert (row["p is off by, %"], row["Brier score"]) == (percent(off), f"{brier:.3g}")
-    assert row["picked: p → right, %"] == f"{100 * np.mean(picked):.0f} → {100 * found.rows['SCaTR']['accuracy']:.0f}"
+    right = found.rows["SCaTR"]["accuracy"]
+    assert row["picked: p → right, %"] == f"{100 * np.mean(picked):.0f} → {100 * right:.0f}"
 
 
 # ------------------------------------------------------------------------------------------------------------

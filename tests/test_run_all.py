@@ -125,7 +125,7 @@ sys.exit(answer[0] if answer else 1)
 
 @pytest.fixture(scope="module")
 def quick():
-    """Settings for a run_all.sh whose `python3` runs scripts as forks of a process that has imported torch."""
+    """Settings for a run_all.sh whose `python3` forks a process that has imported torch."""
     with tempfile.TemporaryDirectory() as folder:  # the path of a socket must be short
         client, address = Path(folder, "python3"), Path(folder, "socket")
         client.write_text(ASKING.format(python=sys.executable, socket=address))
@@ -253,7 +253,7 @@ def test_a_data_set_of_the_paper_that_cannot_be_had_is_named_at_once(tmp_path, f
 
 
 def test_without_answers_it_still_selects_and_what_teaches_nothing_is_skipped(finished, tmp_path, quick):
-    """Nor is anything learned from open problems. Those of `alike` are of three families, which 03 cannot split."""
+    """Nor is anything learned from open problems. 03 cannot split the three families of `alike`."""
     shutil.copytree(finished[0] / "model" / "math_a" / "32", tmp_path / "model" / "math_a" / "32")
     rows = common.read_jsonl(MATH_B)[:6]
     common.write_jsonl(tmp_path / "open.jsonl", [{"prompt": row["prompt"], "id": row["id"]} for row in rows])
