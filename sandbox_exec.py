@@ -275,13 +275,13 @@ class Server:
         self.start()
 
     def start(self):
-        """Start a server with as many layers as it can use: one that can't use a layer ends at once."""
+        """Start a server with as many layers as it can use: one that can't use a layer ends."""
         for count in range(len(LAYERS)):
             for more in itertools.combinations(LAYERS[1:], count):
                 if self.launch([*self.disabled, *more]):
                     self.disabled += more
                     return
-        raise RuntimeError("the sandbox cannot start")
+        raise RuntimeError(f"the sandbox cannot start: {self.banner}")
 
     def launch(self, disabled):
         """Start a process, and return whether it can use all layers but these."""
@@ -296,11 +296,13 @@ class Server:
                                             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
         with contextlib.suppress(OSError), self.process.stdin as file:
             file.write(this_file_compiled())
+        self.banner = "its server died at once"
         with contextlib.suppress(OSError):
             self.banner = receive(self.socket)[0].decode()
-            return True
-        self.end()
-        return False
+        is_ready = self.banner.startswith("sandbox: ")         # else it says why not
+        if not is_ready:
+            self.end()
+        return is_ready
 
     def end(self):
         """Close the connection: for the server this is the order to kill all that it has started."""
@@ -476,7 +478,8 @@ def serve(descriptor, disabled):
     try:
         try:
             cage.enter()
-        except OSError:                           # the machine lacks a layer
+        except OSError as problem:                # the machine lacks a layer
+            control.send(str(problem).encode())
             return
         control.send(cage.banner().encode())
         while True:
@@ -510,8 +513,7 @@ def run_job(job, descriptors, control):
             pid = cage.spawn([cage.null] * 3 + descriptors, job, run_program_and_tests)
     except OSError as problem:
         end_tree(os.getpid())
-        ended = f"error: no process could be started: {problem}"
-        return {"ended": ended, "exit": 0, "cpu_s": 0, "memory_mb": 0}
+        return {"ended": f"error: no process started: {problem}", "exit": 0, "cpu_s": 0, "memory_mb": 0}
     ended, cpu, memory = watch(job, pid, control)
     kill(pid)                                     # if it has ended by itself, it keeps its status
     _, status, usage = os.wait4(pid, 0)
@@ -929,9 +931,8 @@ class approx:
 
 
 # ------------------------------------------------------------------------------------- the layers
-# A Cage is what protects the machine. The fork server enters namespaces once; each fork is confined by limits
-# on resources, Landlock (files and signals) and a seccomp filter (system calls). A layer that the kernel does
-# not offer is left out, and the next ones make up for it as far as they can.
+# The fork server enters namespaces once; each fork is confined by limits on resources, Landlock (files and
+# signals) and a seccomp filter (system calls). Layers that a machine lacks are left out.
 
 LIBC = ctypes.PyDLL(None, use_errno=True)
 NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000       # clone
@@ -950,8 +951,7 @@ RETURN_ERRNO = 0x50000                            # a filter's answer: fail with
 NO_CAPABILITIES = struct.pack("<Ii", 0x20080522, 0), bytes(24)
 NEWER = 424                                       # calls from this number on do not exist for a program
 
-# Numbers of system calls on x86-64 | on aarch64. Calls that need a capability are not among them, for no
-# program has one. These are refused:
+# Numbers of system calls on x86-64 | on aarch64. Those that need a capability are not listed: none has one.
 REFUSED = """
   ptrace, syslog, process_vm_*, kcmp, setns, unshare   101 103 310-312 308 272 | 116-117 270-272 268 97
   socket, *_key, keyctl, ioprio_set, sched_set*        41 248-251 142 144 314 | 198 217-219 30 118-119 274

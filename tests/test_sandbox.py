@@ -204,7 +204,7 @@ def test_time_is_limited(pool):
     pairs.append(("def f():\n    while True: yield 1\n", "assert sum(f()) == 1\n"))
     pairs.append((SQUARE, "assert f(3)\nwhile True: pass\n"))
     started = time.monotonic()
-    for code, result in pool.imap_unordered((pair[0], sandbox_job(*pair, cpu_s=0.5)) for pair in pairs):
+    for code, result in pool.imap_unordered((pair[0], sandbox_job(*pair, cpu_s=0.3)) for pair in pairs):
         which = "time asleep" if code.startswith(SLEEP) else "processor time"
         assert result.reason == f"timeout: {which}", (code, result)
     assert time.monotonic() - started < 60

@@ -53,25 +53,6 @@ def test_says_how_a_program_cheats(pool, name, reason):
     assert judge(pool, *CHEATS[name]).reason == f"failed: {reason}"
 
 
-GARBAGE = """
-import os, random
-R = random.Random({seed})
-ANSWERS = [b'passed', b'startedpassed', b'\\0passed', b'\\xff' * 70000]
-data = bytearray(R.choice(ANSWERS))
-for _ in range(R.randrange(4)): data[R.randrange(len(data))] = R.randrange(256)
-os.set_blocking(4, False)
-def f(x):
-    for _ in range(R.randrange(1, 6)): os.write(4, data)
-    os._exit(0)
-"""
-
-
-def test_garbage_is_no_pass(pool):
-    """Whatever a program sends as its answer: no pass, and no error of the sandbox's own."""
-    jobs = ((seed, sandbox_job(GARBAGE.replace("{seed}", str(seed)), "assert f(3)\n")) for seed in range(150))
-    assert {result.passed for _, result in pool.imap_unordered(jobs)} == {False}
-
-
 # ---- the machine around the program
 
 
@@ -305,9 +286,6 @@ def test_killing_all_and_odd_sources_harm_nobody(pool):
     for code in ("def f(x): return x * x if '\ud800' else 0\n", "# -*- coding: utf-7 -*-\n" + SQUARE, "\0",
                  "f" * 10**6, "import os; os.close(4)\n"):
         assert judge(pool, code).passed is not None
-    deep = ("import os\ntry: os.write(4, b'[' * 60000); os._exit(0)\n"      # as its verdict, beside
-            "except OSError: pass\ndef f(x): return 0\n")
-    assert judge(pool, deep, "import os\nos.environ['A'] = ''\nassert f(3) == 9\n").passed is False
     assert [server.process.pid for server in pool.servers] == before
     assert judge(pool, SQUARE).reason == "passed"
 
