@@ -115,7 +115,7 @@ def shared_pool(_pid):
 class Pool(contextlib.AbstractContextManager):
     """`workers` fork servers (default: one a core). `disable` names some of LAYERS, to try what remains."""
 
-    def __init__(self, workers: int | None = None, disable=(), unsafe: bool = False):
+    def __init__(self, workers: int | None = None, disable: typing.Sequence[str] = (), unsafe: bool = False):
         workers = workers or len(os.sched_getaffinity(0))      # a batch job has few of a large machine
         self.threads = futures.ThreadPoolExecutor(2 * workers)    # half of them make the next jobs ready
         self.servers = []
@@ -1227,7 +1227,7 @@ def set_limit(which, value, soft=False):
 
 # ------------------------------------------------------------------------------------- the command line
 
-def main():
+def main() -> None:
     import argparse
     parser = argparse.ArgumentParser(description="Run one untrusted program against tests.")
     parser.add_argument("program", help="file with the untrusted program")
