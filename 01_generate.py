@@ -83,7 +83,8 @@ RANGES = {  # setting: (its smallest value, its largest value, both in words)
 
 
 def parse_args(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    as_written = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=as_written)
     add = parser.add_argument
     default = " (default: as the model's authors set it)"
     add("model", help="a folder or a Hub id")
@@ -1893,9 +1894,10 @@ def worker():
 
 
 def sample(
-    model, tokenizer, problems: str | dict | list, n: int = N, scorer: str | Path | common.Scorer | None = None,
-    vote: bool = False, seed: int = SEED, max_new_tokens: int = MAX_NEW_TOKENS, temperature: float | None = None,
-    top_k: int | None = None, top_p: float | None = None, repetition_penalty: float | None = None,
+    model, tokenizer, problems: str | dict | list, n: int = N,
+    scorer: str | Path | common.Scorer | None = None, vote: bool = False, seed: int = SEED,
+    max_new_tokens: int = MAX_NEW_TOKENS, temperature: float | None = None, top_k: int | None = None,
+    top_p: float | None = None, repetition_penalty: float | None = None,
 ) -> list:  # fmt: skip
     """n answers to a problem, the best first; to a list of problems, a list of such lists.
 
