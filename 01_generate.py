@@ -3,7 +3,6 @@
     python 01_generate.py demo/model demo/math_a.jsonl
     python 01_generate.py MODEL humaneval kodcode -n 16 --max-new-tokens 0
     torchrun --nproc-per-node 4 01_generate.py MODEL humaneval
-    python 01_generate.py MODEL own.jsonl -n 64            # more of a run
     python 01_generate.py MODEL own.jsonl --layers all --extra last10
     python 01_generate.py MODEL own.jsonl --engine vllm    # of any size
     python 01_generate.py MODEL own.jsonl --requests ask.jsonl
@@ -14,27 +13,25 @@ problems (a data set name or a file). Writes runs/<model>/<dataset>/<seed>/
 with meta.json, problems.jsonl, tokens.pt, hidden.pt and, last,
 rollouts.jsonl, with which a run is finished. Until then the rollouts of a
 problem are a file in parts/, and the same command goes on with what is left.
-A larger -n, no --limit or a file with more problems add to a finished run;
-it ends as if all of it had been sampled at once. Workers, each with its RANK
-and all with the WORLD_SIZE in the environment, take turns at the problems.
+A larger -n, no --limit, a file with more problems, other --layers or --extra
+add to a finished run. Workers, each with its RANK and all with the WORLD_SIZE
+in the environment, share the problems.
 
-Prompts are computed once for all of their rollouts, and a rollout that ends
-makes room for the next. It lives one step longer than its last token, for
-the vector at that token. A model that this engine cannot run (a line says
-why) is sampled by model.generate with the same noise. --engine vllm samples
-by vLLM. These two read the rollouts once more for their vectors; vLLM has
-vectors of the layers before the final one, and no self_certainty.
+A model that our engine cannot run (a line says why) is sampled by
+model.generate with the same noise. Its rollouts, those of --engine vllm and
+given ones are read once more for their vectors, and so is what --layers and
+--extra add. vLLM has vectors of the layers before the final one, and no
+self_certainty.
 
---layers and --extra that a finished run lacks are read by one teacher-forced
-pass. --extra writes extra.pt, of the final layer: {"keys": [R], "last10":
+--extra writes extra.pt, of the final layer: {"keys": [R], "last10":
 [R, 10, d] with zeros in front, "special": [S, d], "special_offsets": [R + 1]}
 (special: the end of each word `return` and the colon that ends a `def` line).
 
 --requests writes requests in the OpenAI batch format, for `vllm run-batch`,
-SGLang or an API. --responses reads the batch file that came back, or rows
-{"id", "response": text}, with "finish": "length" if the answer was cut and
-"tokens": ids with the ending one, without which the text is tokenised again.
-Such a run does not grow: remove its folder to read another file.
+SGLang or an API. The same command with --responses reads the batch file that
+came back, or rows {"id", "response": text}, with "finish": "length" if the
+answer was cut and "tokens": ids with the ending one, without which the text
+is tokenised again. Such a run does not grow.
 
 --scorer S --stop 0.9: a problem gets 1, 2, 3, 5, 8, 12, 16 rollouts, until
 one of them is right with that probability by this scorer.
@@ -71,15 +68,6 @@ N = 16
 SEED = 32
 MAX_NEW_TOKENS = 8192
 STOP = 0.9
-MANY = 10**9
-TINY = 1e-9
-RANGES = {  # setting: (its smallest value, its largest value, both in words)
-    **dict.fromkeys(("n", "slots", "limit"), (1, MANY, "1 or more")),
-    **dict.fromkeys(("max_new_tokens", "top_k", "temperature"), (0, MANY, "0 or more")),
-    "top_p": (TINY, 1, "more than 0 and at most 1"),
-    "repetition_penalty": (TINY, MANY, "more than 0"),
-    "stop": (TINY, 1, "more than 0 and at most 1"),
-}
 
 
 def parse_args(argv):
@@ -105,9 +93,10 @@ def parse_args(argv):
     add("--top-k", type=int, help="sample among so many likeliest tokens; 0: among all" + default)
     add("--top-p", type=float, help="sample among the likeliest tokens of this mass; 1: among all" + default)
     add("--repetition-penalty", type=float, help="1: no penalty" + default)
-    add("--requests", metavar="FILE", help="write requests for a serving engine, and no run")
-    add("--plain", action="store_true", help="one request a rollout, with fields that every server takes")
-    add("--responses", metavar="FILE", help="read answers made elsewhere from this file")
+    elsewhere = parser.add_mutually_exclusive_group()
+    elsewhere.add_argument("--requests", metavar="FILE", help="write requests for a serving engine, and no run")
+    elsewhere.add_argument("--responses", metavar="FILE", help="read answers made elsewhere from this file")
+    add("--plain", action="store_true", help="requests with the fields that every server takes")
     add("--scorer", metavar="PT", help="stop sampling a problem when this scorer of 03 is sure of an answer")
     add("--stop", type=float, metavar="P", help=f"the probability that is sure (default: {STOP})")
     add("--engine", choices=("ours", "vllm"), default="ours", help="what samples and reads (default: ours)")
@@ -143,11 +132,13 @@ def parse_args(argv):
 
 
 def check_ranges(settings):
-    """Refuse numbers that make no sense."""
-    for name, (smallest, largest, words) in RANGES.items():
+    """Refuse numbers that make no sense, such as a top_p of 95 or the top_k -1 of other engines."""
+    for name in ("n", "limit", "top_k", "top_p", "temperature", "stop"):
         number = getattr(settings, name, None)
-        if number is not None and not smallest <= number <= largest:
-            die(f"{name} {number}: give {words}")
+        lowest = 1 if name in ("n", "limit") else 0
+        highest = 1 if name in ("top_p", "stop") else math.inf
+        if number is not None and not lowest <= number <= highest:
+            die(f"{name} {number}: give a number from {lowest} to {highest}")
 
 
 # ---- Sampling: the noise is a function of (seed, problem, sample, step, token) and of nothing else
@@ -214,13 +205,11 @@ def choose_tokens(logits, sampling, rows, tokens, width=256, likeliest=None):
     logits = logits / temperature
     if top_p == 1:
         return logits.softmax(-1).div_(exponential(rows, tokens)).argmax(-1)
-    # Top-p alone: among the `width` likeliest tokens, then among more for rows where these hold too little
+    # Top-p alone: among the `width` likeliest tokens, and among all for rows where these hold too little
     chosen, goes_on = draw_among(logits, largest(logits, width), top_p, rows, tokens)
-    while width < logits.shape[-1] and goes_on.any():
-        width *= 16
-        again = goes_on.clone()
-        x = logits[again]
-        chosen[again], goes_on[again] = draw_among(x, largest(x, width), top_p, rows[again], tokens)
+    if goes_on.any():
+        rest = logits[goes_on]
+        chosen[goes_on] = draw_among(rest, largest(rest, rest.shape[1]), top_p, rows[goes_on], tokens)[0]
     return chosen
 
 
@@ -899,10 +888,12 @@ def read_answers(model, settings, problems, layers, extra, longest):
         common.use_attention(model, "causal", common.causal_attention)
     states = {}
     hooks = common.watch_layers(model, [*layers, settings.config.num_hidden_layers], states.__setitem__)
-    most = 16384 if model.device.type == "cuda" else 2048  # tokens of a batch
     for i, jobs in problems:
         rollouts = []
-        for batch in batches_of(jobs, most):
+        jobs = sorted(jobs, key=lambda job: len(job["tokens"]))  # those of about one length together
+        longest = len(jobs[-1]["prompt"]) + len(jobs[-1]["tokens"])
+        size = max(1, (16384 if model.device.type == "cuda" else 2048) // longest)
+        for batch in (jobs[start : start + size] for start in range(0, len(jobs), size)):
             texts = [torch.tensor(job["prompt"] + job["tokens"]) for job in batch]
             ids = torch.nn.utils.rnn.pad_sequence(texts, batch_first=True).to(model.device)
             with torch.inference_mode():
@@ -936,17 +927,6 @@ def logits_function(model, seen):
     return lambda x: head(x).float() * scale
 
 
-def batches_of(jobs, most):
-    """Jobs of about one length together, of at most so many tokens with the padding; at least one each."""
-    batches = [[]]
-    for job in sorted(jobs, key=lambda job: -len(job["tokens"])):
-        longest = (batches[-1] or [job])[0]
-        if (len(batches[-1]) + 1) * (len(longest["prompt"]) + len(longest["tokens"])) > most and batches[-1]:
-            batches.append([])
-        batches[-1].append(job)
-    return batches
-
-
 def read_rollout(job, states, logits_of, logits, settings, extra):
     """The rollout of a job; states: of each layer [T, d], the final one last; logits [T, V] or logits_of."""
     tokens = torch.tensor(job["tokens"], dtype=torch.int64, device=states[-1].device)
@@ -959,20 +939,27 @@ def read_rollout(job, states, logits_of, logits, settings, extra):
         stats.append(token_stats(of_part, tokens[start - begin :][:1024]).half().cpu())
     ends = [x[max(0, end - 1) : end + 1].cpu() for x in states[:-1]]
     ends = torch.stack(ends, 1) if ends else torch.empty(2, 0, states[-1].shape[-1])
-    found = extra_vectors(settings.tokenizer, job["tokens"], states[-1][begin + 1 : end + 1], extra)
-    return make_rollout(job, ends, torch.cat(stats), settings) | {"extra": found}
+    rollout = as_rollout(job, settings)
+    return rollout | {
+        "stats": torch.cat(stats), "hidden": vectors_of(rollout, ends),
+        "extra": extra_vectors(settings.tokenizer, job["tokens"], states[-1][begin + 1 : end + 1], extra),
+    }  # fmt: skip
 
 
-def make_rollout(job, ends, stats, settings):
-    """The rollout of a job with "tokens"; ends [2, layers, d]: the vectors at its last two tokens."""
+def as_rollout(job, settings):
+    """A job with "tokens" as a rollout, without its vectors."""
     tokens = job["tokens"]
     stopped = len(tokens) > 0 and tokens[-1] in settings.sampling["stop_ids"]
-    last = ends[-2] if stopped else ends[-1]
     rollout = job | {
-        "ids": torch.tensor(tokens, dtype=torch.int32), "stats": stats, "extra": {},
-        "hidden": torch.stack([last, ends[-1]], 1).flatten(0, 1), "finish": "stop" if stopped else "length",
+        "ids": torch.tensor(tokens, dtype=torch.int32), "finish": "stop" if stopped else "length",
     }  # fmt: skip
     return rollout | {"text": response_of(settings.tokenizer, rollout)}
+
+
+def vectors_of(rollout, ends):
+    """What hidden.pt keeps, [layers * 2, d], of the vectors at the last two tokens, [2, layers, d]."""
+    last = ends[-2] if rollout["finish"] == "stop" else ends[-1]
+    return torch.stack([last, ends[-1]], 1).flatten(0, 1)
 
 
 SPECIAL = re.compile(r"\breturn\b|^[ \t]*(?:async )?def .*:(?=[ \t]*(?:#.*)?$)", re.MULTILINE)
@@ -999,21 +986,16 @@ def extra_vectors(tokenizer, ids, final, wanted):
 # ---- vLLM: one engine that samples, and then one that reads, as it hands out no vectors while it samples
 
 
+@cache
 def __getattr__(name):
     """vLLM looks for LastVectors in this module; it is made only then, as its base class is vLLM's."""
     if name != "LastVectors":
         raise AttributeError(name)
-    return vector_connector()
-
-
-@cache
-def vector_connector():
-    """The class by which vLLM's worker writes the vectors of a request's last two tokens to a file."""
     from safetensors.torch import save_file
     from vllm.distributed.kv_transfer.kv_connector.v1 import example_hidden_states_connector as example
 
     class LastVectors(example.ExampleHiddenStatesConnector):
-        """vLLM's own one writes all positions, and takes CUDA for granted."""
+        """Writes the vectors of a request's last two tokens; vLLM's own one all, and it takes CUDA for granted."""
 
         def _submit_async_write(self, pending):
             if not self._is_tp_rank_zero:
@@ -1023,7 +1005,7 @@ def vector_connector():
             device = self._kv_cache.device
             vectors = self._kv_cache[page.to(device), :, (place % self._block_size).to(device)]
             new = pending.filename + ".new"
-            save_file({"vectors": vectors.cpu().contiguous()}, new)  # [2, layers, d]; 2: the last tokens
+            save_file({"vectors": vectors.cpu().contiguous()}, new)  # [2, layers, d]
             os.replace(new, pending.filename)
             self._req_copy_events[pending.req_id] = SimpleNamespace(query=lambda: True)
 
@@ -1080,40 +1062,16 @@ def vllm_engine(args, longest, layers=()):
 
 
 def ask_vllm(engine, requests):
-    """Yield (name, what vLLM makes of it) as requests end; requests: {name: (token ids, settings)}."""
+    """Yield (job, what vLLM makes of it) as requests end; requests: a list of (job, token ids, settings)."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
     of_all = {"flat_logprobs": True, "detokenize": False, "output_kind": RequestOutputKind.FINAL_ONLY}
-    for name, (ids, settings) in requests.items():
-        engine.add_request(name, {"prompt_token_ids": ids}, SamplingParams(**settings, **of_all))
+    for number, (_, ids, settings) in enumerate(requests):
+        engine.add_request(str(number), {"prompt_token_ids": ids}, SamplingParams(**settings, **of_all))
     while engine.has_unfinished_requests():
         for output in engine.step():
-            yield output.request_id, output
-
-
-def run_by_vllm(run, settings, jobs, layers):
-    """Yield (number, rollouts) of each problem; jobs: {number: its jobs}. Those without tokens are sampled.
-
-    What is sampled of a problem is stored beside its part, and read when all problems are sampled.
-    """
-    if "tokens" not in next(iter(jobs.values()))[0]:
-        paths = {}
-        for i, of_problem in jobs.items():
-            first = of_problem[0]
-            paths[i] = run.part(first["id"]).with_suffix(f".sampled{first['sample']}-{len(of_problem)}")
-        left = {i: jobs[i] for i, path in paths.items() if not path.is_file()}
-        if left:
-            longest = max(len(job["prompt"]) + job["limit"] for job in itertools.chain(*left.values()))
-            with vllm_engine(run.args, longest) as engine:
-                sampled = sample_by_vllm(engine, settings, itertools.chain(*left.values()))
-                for i, of_problem in by_problem(left, sampled, f"sample {run.folder}"):
-                    common.save_pt(paths[i], of_problem)
-        jobs = {i: load_pt(path) for i, path in paths.items()}
-    every = [*itertools.chain(*jobs.values())]
-    longest = max(len(job["prompt"]) + len(job["tokens"]) for job in every)
-    with vllm_engine(run.args, longest + 1, layers) as engine:
-        yield from by_problem(jobs, read_by_vllm(engine, settings, every, run.folder), f"read {run.folder}")
+            yield requests[int(output.request_id)][0], output
 
 
 def by_problem(jobs, rollouts, desc):
@@ -1129,16 +1087,17 @@ def by_problem(jobs, rollouts, desc):
 
 
 def sample_by_vllm(engine, settings, jobs):
-    """Yield jobs with the "tokens" that vLLM samples, and their "stats"."""
+    """Yield the rollouts of a list of jobs, without vectors."""
     sampling = settings.sampling | {"ignore_eos": True, "logprobs": common.TOP_K}
     sampling["stop_token_ids"] = sampling.pop("stop_ids")
-    jobs = {f"{job['problem']}-{job['sample']}": job for job in jobs}
-    requests = {}
-    for name, job in jobs.items():
-        requests[name] = job["prompt"], sampling | {"seed": job["key"] >> 31, "max_tokens": job["limit"]}
-    for name, output in ask_vllm(engine, requests):
+    requests = []
+    for job in jobs:
+        own = {"seed": job["key"] >> 31, "max_tokens": job["limit"]}
+        requests.append((job, job["prompt"], sampling | own))
+    for job, output in ask_vllm(engine, requests):
         tokens = [*output.outputs[0].token_ids]
-        yield jobs[name] | {"tokens": tokens, "stats": vllm_stats(output.outputs[0].logprobs, len(tokens))}
+        stats = vllm_stats(output.outputs[0].logprobs, len(tokens))
+        yield as_rollout(job | {"tokens": tokens, "stats": stats}, settings)
 
 
 def vllm_stats(logprobs, count):
@@ -1155,28 +1114,31 @@ def vllm_stats(logprobs, count):
 TRIES = 3  # of a request for vectors; an engine that ends early has been seen to leave out the last file
 
 
-def read_by_vllm(engine, settings, jobs, folder):
-    """Yield the rollouts of jobs with "tokens": prompt and answer go in, the last two vectors come out."""
+def read_by_vllm(engine, rollouts, folder):
+    """Yield rollouts with vectors: prompt and answer go in, and vLLM writes those of the last two tokens."""
     from safetensors.torch import load_file
 
     folder = folder.resolve() / "parts" / "vectors"
     folder.mkdir(parents=True, exist_ok=True)
-    left = {f"{job['problem']}-{job['sample']}": job for job in jobs}
+    left = rollouts
     for _ in range(TRIES):
-        requests = {}
-        for name, job in left.items():
-            (folder / name).unlink(missing_ok=True)
+        requests = []
+        for rollout in left:
+            path = folder / f"{rollout['problem']}-{rollout['sample']}"
+            path.unlink(missing_ok=True)
             options = {"max_tokens": 1, "temperature": 0}
-            if "stats" not in job:
+            if "stats" not in rollout:
                 options["prompt_logprobs"] = common.TOP_K
-            options["extra_args"] = {"kv_transfer_params": {"hidden_states_path": str(folder / name)}}
-            requests[name] = job["prompt"] + job["tokens"], options
-        for name, output in ask_vllm(engine, requests):
-            if comes(folder / name):
-                job = left.pop(name)
-                if "stats" not in job:
-                    job["stats"] = vllm_stats(output.prompt_logprobs, len(job["tokens"]))
-                yield make_rollout(job, load_file(folder / name)["vectors"], job["stats"], settings)
+            options["extra_args"] = {"kv_transfer_params": {"hidden_states_path": str(path)}}
+            requests.append((rollout | {"path": path}, rollout["prompt"] + rollout["tokens"], options))
+        left = []
+        for rollout, output in ask_vllm(engine, requests):
+            if not comes(rollout["path"]):
+                left.append(rollout)
+                continue
+            if "stats" not in rollout:
+                rollout["stats"] = vllm_stats(output.prompt_logprobs, len(rollout["tokens"]))
+            yield rollout | {"hidden": vectors_of(rollout, load_file(rollout["path"])["vectors"]), "extra": {}}
         if not left:
             return
     die(f"vLLM gave no vectors of {len(left)} rollouts in {folder}; the same command asks once more")
@@ -1243,14 +1205,20 @@ def rollout_jobs(settings, problems, given=None, source=""):
 
 
 def sample_problems(model, settings, jobs, layers, slots, desc, rate=None, threshold=None):
-    """Yield (number, rollouts) of each problem as it ends; jobs: {number: its jobs}. See `rater` for rate.
-
-    With a threshold a problem's rollouts start in waves; it ends after a wave in which one's p reaches it.
-    """
-    left = {i: deque(of_problem) for i, of_problem in jobs.items()}
+    """Yield (number, rollouts) of each problem as it ends; jobs: {number: its jobs}. See `rater` for rate."""
     done = {i: [] for i in jobs}
+    waves_left = {i: waves(jobs[i], done[i], threshold) for i in jobs}
+    running = {}
     queue = deque()
-    running = {i: start_wave(queue, left[i], done[i], settings.n, threshold) for i in jobs}
+
+    def start_wave(i):
+        """At the head of the queue, so that a problem ends soon after it began."""
+        wave = next(waves_left[i], [])
+        queue.extendleft(Row(job) for job in reversed(wave))
+        running[i] = len(wave)
+
+    for i in reversed(jobs):
+        start_wave(i)
     every = list(itertools.chain(*jobs.values()))
     longest = max(len(job["prompt"]) for job in every), max(job["limit"] for job in every)
     slots = min(slots or (256 if model.device.type == "cuda" else 128), len(every))
@@ -1270,30 +1238,24 @@ def sample_problems(model, settings, jobs, layers, slots, desc, rate=None, thres
                 rate(done[i][-1])
             bar.update()
             running[i] -= 1
-            if running[i]:
-                continue  # its wave still runs
-            running[i] = start_wave(queue, left[i], done[i], settings.n, threshold, first=True)
             if not running[i]:
-                bar.total -= len(left[i])
+                start_wave(i)
+            if not running[i]:
+                bar.total -= len(jobs[i]) - len(done[i])
                 yield i, sorted(done.pop(i), key=lambda rollout: rollout["sample"])
 
 
-def start_wave(queue, left, done, n, threshold, first=False):
-    """Queue a problem's next rollouts, at the end or as the first ones; returns their number.
+def waves(jobs, rollouts, threshold):
+    """Yield a problem's jobs: all, or with a threshold wave by wave until a rollout's p reaches it.
 
-    left: its jobs that have not started; done: its rollouts, by now at the end of a wave.
+    After the waves there are 1, 2, 3, 5, 8, 12, ... rollouts. rollouts: those of the waves until now.
     """
-    size = len(left)
-    if threshold:
-        if any(rollout["p"] >= threshold for rollout in done):
-            return 0
-        size = next((end for end in waves(n) if end > len(done)), n) - len(done)
-    wave = [Row(left.popleft()) for _ in range(size)]
-    if first:
-        queue.extendleft(reversed(wave))
-    else:
-        queue.extend(wave)
-    return len(wave)
+    begin = 0
+    end = 0 if threshold else len(jobs)
+    while begin < len(jobs) and not any(rollout["p"] >= threshold for rollout in rollouts):
+        end = max(end + 1, math.ceil(1.5 * end))
+        yield jobs[begin:end]
+        begin = end
 
 
 def opened_reasoning(tokenizer, prompt):
@@ -1312,92 +1274,72 @@ def response_of(tokenizer, rollout):
 
 
 def write_requests(args, problems, settings):
-    rows = requests_of(args, problems, settings)
-    common.write_jsonl(args.requests, rows)
-    count = args.n * len(problems)
-    print(f"{args.requests}: {len(rows)} requests for {count} rollouts", file=sys.stderr)
-    if args.plain and (settings.sampling["top_k"] or settings.sampling["repetition_penalty"] != 1):
-        print(f"--plain: make the server itself sample by {settings.sampling}", file=sys.stderr)
-    print(args.requests)
-
-
-def check_requests(args, problems, settings):
-    """The file must hold what this command asks for, so that meta.json has the settings that were used."""
-    expected = {row["custom_id"]: row for row in requests_of(args, problems, settings)}
-    for row in common.each_row(args.requests, needs=("custom_id", "body")):
-        row["body"]["model"] = args.model  # a server may call it otherwise
-        if row != expected.get(row["custom_id"]):
-            error = f"{row['custom_id']} is not what this command asks for"
-            die(f"{args.requests}: {error}; give the flags that it was written with")
-
-
-def requests_of(args, problems, settings):
-    """A row a problem, with --plain a row a rollout; custom_id: the problem's id, #, the first sample."""
+    """A request a rollout; its custom_id is the problem's id, # and the sample."""
     if settings.tokenizer.chat_template is None:
         die("this model has no chat template, and requests are chats; sample it here, or by --engine vllm")
+    sampling = settings.sampling
     rows = []
     for problem, jobs in zip(problems, rollout_jobs(settings, problems, source=f"{args.datasets[0]}, ")):
-        for job in jobs if args.plain else jobs[:1]:
-            body = {"model": args.model, "max_tokens": job["limit"], "seed": job["key"] >> 31}
-            body |= {name: settings.sampling[name] for name in ("temperature", "top_p")}
-            body["messages"] = common.encode_chat(settings.tokenizer, problem)[1]
-            if "reasoning_effort" in settings.tokenizer.get_chat_template():
-                body["reasoning_effort"] = "high"
-            if not args.plain:  # what vLLM and SGLang take, and other servers may refuse
-                body |= {"n": args.n, "top_k": settings.sampling["top_k"] or -1, "return_token_ids": True}
-                body["repetition_penalty"] = settings.sampling["repetition_penalty"]
-                body |= {"skip_special_tokens": False, "chat_template_kwargs": {"enable_thinking": True}}
+        shared = {"model": args.model, "temperature": sampling["temperature"], "top_p": sampling["top_p"]}
+        shared["messages"] = common.encode_chat(settings.tokenizer, problem)[1]
+        if "reasoning_effort" in settings.tokenizer.get_chat_template():
+            shared["reasoning_effort"] = "high"
+        if not args.plain:  # what vLLM and SGLang take, and other servers may refuse
+            shared |= {"top_k": sampling["top_k"] or -1, "repetition_penalty": sampling["repetition_penalty"]}
+            shared |= {"return_token_ids": True, "skip_special_tokens": False}
+            shared["chat_template_kwargs"] = {"enable_thinking": True}
+        for job in jobs:
+            body = shared | {"max_tokens": job["limit"], "seed": job["key"] >> 31}
             name = f"{problem['id']}#{job['sample']}"
-            url = "/v1/chat/completions"
-            rows.append({"custom_id": name, "method": "POST", "url": url, "body": body})
-    return rows
+            rows.append({"custom_id": name, "method": "POST", "url": "/v1/chat/completions", "body": body})
+    common.write_jsonl(args.requests, rows)
+    print(f"{args.requests}: {len(rows)} requests", file=sys.stderr)
+    if args.plain and (sampling["top_k"] or sampling["repetition_penalty"] != 1):
+        print(f"--plain: make the server itself sample by {sampling}", file=sys.stderr)
+    print(args.requests)
 
 
 def read_responses(run, settings):
     """For each problem the tokens of its answers, in the order of the samples."""
     path = run.args.responses
-    prompts = [jobs[0]["prompt"] for jobs in rollout_jobs(settings, run.asked)]
-    numbers = {problem["id"]: i for i, problem in enumerate(run.asked)}
-    found = [{} for _ in run.asked]  # {(the first sample of its request, its number there): tokens}
+    prompts = {jobs[0]["id"]: jobs[0]["prompt"] for jobs in rollout_jobs(settings, run.asked)}
+    found = {name: {} for name in prompts}  # {(number of the request, of the choice): tokens}
     odd = defaultdict(list)  # what does not fit: where
     for row in common.each_row(path):
         try:
             name, first, answers = read_row(row)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            if name not in found:
+                odd["answers to other problems are left out"].append(name)
+                continue
+            if first is None:
+                first = len(found[name])
+            for number, answer in enumerate(answers):
+                if answer["error"]:
+                    odd["requests or choices gave no answer"].append(f"{name} ({answer['error'][:200]})")
+                    continue
+                if answer["prompt"] not in (None, prompts[name]):
+                    odd["answers are to another prompt than this model's files give"].append(name)
+                found[name][first, number] = encode_answer(settings, prompts[name], answer)
+        except (AttributeError, KeyError, TypeError) as error:
             why = common.reason_of(error)
             die(f"{path}: not an answer as engines write them ({why}): {str(row)[:100]}")
-        if name not in numbers:
-            odd["answers to other problems are left out"] += [name] * len(answers)
-            continue
-        i = numbers[name]
-        if first is None:
-            first = len(found[i])
-        for number, answer in enumerate(answers):
-            if answer["error"]:
-                odd["requests or choices gave no answer"].append(f"{name} ({answer['error'][:200]})")
-            else:
-                found[i][first, number] = encode_answer(settings, run.asked[i], prompts[i], answer, odd)
-    if worker()[0] == 0:
-        print(f"{path}: {len(found)} problems, {sum(map(len, found))} answers", file=sys.stderr)
-        for what, where in odd.items():
-            print(f"{path}: {len(where)} {what}, such as {where[0]}", file=sys.stderr)
-    unanswered = [problem["id"] for problem, answers in zip(run.asked, found) if not answers]
-    if unanswered:
-        error = f"no answers to {len(unanswered)} of {len(found)} problems, such as {unanswered[0]!r}"
-        die(f"{path}: {error}; ask again and add what comes")
-    short = sum(len(answers) < settings.n for answers in found)
-    if short and worker()[0] == 0:
-        fewer = f"have fewer than {settings.n} answers"
-        print(f"{path}: {short} of {len(found)} problems {fewer}", file=sys.stderr)
-    return [[answers[place] for place in sorted(answers)] for answers in found]
+    say(f"{path}: {len(found)} problems, {sum(map(len, found.values()))} answers")
+    few = f"problems have fewer than {settings.n} answers"
+    odd[few] = [name for name, answers in found.items() if len(answers) < settings.n]
+    for what, where in odd.items():
+        if where:
+            say(f"{path}: {len(where)} {what}, such as {where[0]}")
+    if not all(found.values()):
+        die(f"{path}: some problems have no answer at all; ask again and add what comes")
+    return [[answers[place] for place in sorted(answers)] for answers in found.values()]
 
 
 def read_row(row):
-    """(problem's id, number of the first answer or None, answers) of a row of a batch file or of texts."""
+    """(problem's id, number of the request or None, answers) of a row of a batch file or of texts."""
     response = row.get("response")
     if isinstance(response, str):
         return str(row["id"]), None, [read_answer(response, row.get("tokens"), row.get("finish"))]
-    name, _, first = row["custom_id"].rpartition("#")
+    name, _, number = row["custom_id"].rpartition("#")
     body = (response or {}).get("body") or {}
     answers = []
     for choice in body.get("choices") or []:
@@ -1406,50 +1348,36 @@ def read_row(row):
         if not answer["tokens"] and (message.get("reasoning") or message.get("reasoning_content")):
             answer["error"] = "the server took the reasoning out: start it without its reasoning parser"
         answers.append(answer | {"prompt": body.get("prompt_token_ids")})
-    return name, int(first), answers or [{"error": str(row.get("error") or body)}]
+    return name, int(number or 0), answers or [{"error": str(row.get("error") or body)}]
 
 
 def read_answer(text, tokens, finish):
     """An answer as `encode_answer` takes it; "error" says why there is none."""
-    if not isinstance(text, str | None) or not all(type(token) is int for token in tokens or []):
-        raise TypeError("texts are strings, tokens whole numbers")
     is_broken = text is None and not tokens or finish in ("abort", "content_filter", "error")
     return {
         "text": text or "", "tokens": tokens, "is_cut": finish == "length" or bool(tokens and finish is None),
-        "error": str(finish) if is_broken else None,
+        "prompt": None, "error": str(finish) if is_broken else None,
     }  # fmt: skip
 
 
-def encode_answer(settings, problem, prompt, answer, odd):
+def encode_answer(settings, prompt, answer):
     """Its token ids with the one that ends it: the engine's, or else those of its text."""
     tokenizer = settings.tokenizer
     stop_ids = settings.sampling["stop_ids"]
     tokens = answer["tokens"]
-    if answer.get("prompt") not in (None, prompt):
-        odd["answers are to another prompt than this model's files give"].append(problem["id"])
     if not tokens:
         opened = opened_reasoning(tokenizer, prompt)  # what the prompt holds already
         text = answer["text"].removeprefix(opened if answer["text"].startswith(opened) else opened.strip())
         tokens = tokenizer(text, add_special_tokens=False)["input_ids"]
-        if tokenizer.decode(tokens, clean_up_tokenization_spaces=False) != text:
-            odd["texts are not what their tokens spell"].append(problem["id"])
     size = settings.config.vocab_size
     if any(not 0 <= token < size for token in tokens):
-        die(f"{problem['id']}: tokens beyond this model's {size}; which model made them?")
+        die(f"there are tokens beyond this model's {size}; which model made them?")
     if answer["is_cut"] or not stop_ids or (tokens and tokens[-1] in stop_ids):
         return tokens
     return [*tokens, tokenizer.eos_token_id if tokenizer.eos_token_id in stop_ids else stop_ids[0]]
 
 
 # ---- Sampling that stops when it is sure
-
-
-def waves(n):
-    """How many rollouts there are after each wave, half as many again each time: 1, 2, 3, 5, 8, ..., n."""
-    ends = [1]
-    while ends[-1] < n:
-        ends.append(min(n, max(ends[-1] + 1, math.ceil(1.5 * ends[-1]))))
-    return ends
 
 
 def rater(scorer, path, model, config, layers=None):
@@ -1487,70 +1415,68 @@ def warn_of_other_prompts(problems, scorer):
 
 @dataclass
 class Run:
-    """One model on one data set with one seed."""
+    """One model on one data set with one seed. Until it is finished each problem's rollouts are a part."""
 
     args: argparse.Namespace
     dataset: str
     folder: Path
     asked: list  # the problems of this command
 
-    def has(self, name):
-        return (self.folder / name).is_file()
-
     @property
     def finished(self):
-        return self.has("rollouts.jsonl")
+        return (self.folder / "rollouts.jsonl").is_file()
 
     @property
     def meta(self):
         """What meta.json says; {} where nothing was begun."""
-        return read_meta(self.folder) if self.has("meta.json") else {}
+        return read_meta(self.folder) if (self.folder / "meta.json").is_file() else {}
 
-    def part(self, problem_id):
-        """The file that holds the rollouts of a problem until all problems are done."""
-        return self.folder / "parts" / f"{common.stamp(problem_id)}.pt"
+    def part(self, problem):
+        return self.folder / "parts" / f"{common.stamp(problem['id'])}.pt"
 
-    def stored(self, name):
-        """What a finished run has in a .pt file; {} where the file is not there."""
-        return load_pt(self.folder / name) if self.finished and self.has(name) else {}
+    def read_part(self, problem):
+        return load_pt(self.part(problem)) if self.part(problem).is_file() else []
 
-    @property
-    def layers(self):
-        """The names of the layers whose vectors the run has, or will have when it is finished."""
-        if self.finished:
-            vectors = self.stored("hidden.pt").get("vectors", [])
-            return [name.partition("/")[0] for name in vectors[:: len(TOKENS)]]
-        return self.meta.get("layers", [])
+    def write_part(self, problem, rollouts):
+        kept = "id", "sample", "text", "finish", "ids", "stats", "hidden", "extra"
+        rows = [{name: rollout[name] for name in kept if name in rollout} for rollout in rollouts]
+        common.save_pt(self.part(problem), rows)
 
     @cached_property
     def counts(self):
-        """{problem's id: how many rollouts a finished run has of it}"""
-        return Counter(row["id"] for row in common.each_rollout(self.folder)) if self.finished else Counter()
+        """{problem's id: how many rollouts the run has of it}"""
+        if self.finished:
+            return Counter(row["id"] for row in common.each_rollout(self.folder))
+        parts = (self.folder / "parts").glob("*.pt")
+        return Counter(row["id"] for part in parts for row in load_pt(part))
 
-    @cached_property
+    @property
+    def before(self):
+        """{id: problem} of those that the run has rollouts of, as they were then"""
+        path = self.folder / "problems.jsonl"
+        rows = common.read_jsonl(path, needs=("id",)) if path.is_file() else []
+        return {row["id"]: row for row in rows if row["id"] in self.counts}
+
+    @property
     def problems(self):
         """Of a finished run those that it has, in the order of its files; else this command's come first.
 
         What decides no token, such as a reference, is this command's.
         """
         asked = {problem["id"]: problem for problem in self.asked}
-        before = self.problems_before
+        before = self.before
         if self.finished and before:
             return [asked.get(name, row) for name, row in before.items()]
         return [*(asked | before | asked).values()]
-
-    @property
-    def problems_before(self):
-        """{id: problem} of those that the run has rollouts of, as they were then"""
-        if not self.has("meta.json") or not self.has("problems.jsonl"):
-            return {}
-        rows = common.read_jsonl(self.folder / "problems.jsonl", needs=("id",))
-        return {row["id"]: row for row in rows if row["id"] in self.counts or self.part(row["id"]).is_file()}
 
     def save_problems(self):
         path = self.folder / "problems.jsonl"
         if not path.is_file() or common.read_jsonl(path) != self.problems:
             common.write_jsonl(path, self.problems)
+
+    def layers(self, n_layers):
+        """{index: name} of those that the run has, or will have, and of those that this command asks for."""
+        return layers_of([*self.meta.get("layers", []), *self.args.layers], n_layers)
 
 
 def find_run(args, dataset):
@@ -1558,11 +1484,10 @@ def find_run(args, dataset):
     folder = Path(args.out) / common.model_name(args.model) / common.short_name(dataset)
     folder /= "greedy" if args.greedy else str(args.seed)
     run = Run(args, dataset, folder, common.load_problems(dataset, args.limit, args.kind))
-    run.stored("tokens.pt")  # of a finished run: a damaged file is said now, and not when it is needed
     refuse_other_run(run)
     kept = sum(run.counts.values()) - sum(min(run.counts[p["id"]], args.n) for p in run.asked)
-    if kept and worker()[0] == 0:
-        print(f"{folder} keeps {kept} rollouts beyond -n and the problems of this command", file=sys.stderr)
+    if kept:
+        say(f"{folder} keeps {kept} rollouts beyond -n and the problems of this command")
     return run
 
 
@@ -1583,31 +1508,29 @@ def refuse_other_run(run, sampling=None):
     if (stamps[0] != stamps[1]) if all(stamps) else (meta["model"] != args.model):
         die(f"{run.folder} was made by the model {meta['model']}, {args.model} is another one; {ADVICE}")
     changes = []
-    for name, value in stamp_of(run).items():
+    for name, value in stamp_of(args).items():
         matters = goes_on or name not in ("engine", "responses") or (name == "responses" and value)
         if matters and meta["stamp"].get(name) != value:
-            changes.append(f"{name} file" if name == "scorer" else name)
+            changes.append(name)
     if changes:
         others = f"other settings ({', '.join(changes)}), by {meta['command']}"
         die(f"{run.folder} was made with {others}; {ADVICE}")
     if sampling and goes_on and meta["sampling"] != sampling:
         die(f"{run.folder} was made with sampling {meta['sampling']}, not {sampling}; {ADVICE}")
-    before = run.problems_before
+    before = run.before
     for problem in run.asked:
         then = before.get(problem["id"], problem)
         changed = [name for name in ("kind", "prompt", "messages") if then.get(name) != problem.get(name)]
         if changed:
             was = f"with another {' and '.join(changed)} of the problem {problem['id']!r}"
-            advice = f"give --kind {then['kind']}" if changed == ["kind"] else "give it another id"
-            die(f"{run.folder} was made {was}; {advice}, or {ADVICE}")
+            die(f"{run.folder} was made {was}; give it another id, or {ADVICE}")
 
 
-def stamp_of(run):
+def stamp_of(args):
     """What decides a rollout, beside its problem and the model, by name, so that a refusal can say it.
 
     How many problems and rollouts there are only decides what is missing.
     """
-    args = run.args
     numbers = "seed", "max_new_tokens", "temperature", "top_k", "top_p", "repetition_penalty"
     stamp = {name: getattr(args, name) for name in (*numbers, "stop", "dtype", "engine")}
     for name in ("responses", "scorer"):
@@ -1617,244 +1540,196 @@ def stamp_of(run):
     return stamp
 
 
+def rollouts_needed(run):
+    """How many rollouts each problem must have; one tells that sampling stopped or answers were given."""
+    stamp = run.meta.get("stamp", {})
+    return 1 if stamp.get("stop") or stamp.get("responses") else run.args.n
+
+
 def lacks_rollouts(run):
-    """Whether a run has fewer rollouts of a problem than this command asks for."""
-    if not run.finished:
-        return True
-    meta = run.meta
-    needed = 1 if meta["stop"] or meta["stamp"]["responses"] else run.args.n
+    needed = rollouts_needed(run)
     return any(run.counts[problem["id"]] < needed for problem in run.asked)
 
 
+def is_whole(run):
+    """Whether a run is finished and has all that this command asks for."""
+    if not run.finished or not (run.folder / "hidden.pt").is_file() or lacks_rollouts(run):
+        return False
+    meta = run.meta
+    has_layers = len(run.layers(meta["n_layers"])) == len(meta["layers"])
+    return has_layers and set(run.args.extra) <= set(meta.get("extra", []))
+
+
 def layers_of(names, n_layers):
-    """Names of layers as {index: name}, each checked, one name for each layer."""
-    every = map(str, range(n_layers + 1))
-    names = itertools.chain(*(every if name == "all" else [name] for name in names))
-    return {layer_index(name, n_layers): name for name in names}
+    """Names of layers as {index: name}, each checked; of two names of a layer the first one."""
+    found = {}
+    for name in names:
+        for each in map(str, range(n_layers + 1)) if name == "all" else [name]:
+            found.setdefault(layer_index(each, n_layers), each)
+    return found
 
 
-def missing_in(run):
-    """{"rollouts": whether they are missing, "layers": those that are, "extra": too}; {} if nothing is.
-
-    First rollouts, with the layers that the run has, and then vectors, which are read.
-    """
-    held = run.layers
-    if not run.finished or (lacks_rollouts(run) and held):
-        return {"rollouts": True, "layers": held or run.args.layers, "extra": []}
-    n_layers = run.meta["n_layers"]
-    asked = layers_of(run.args.layers, n_layers)
-    layers = [asked[index] for index in asked if index not in layers_of(held, n_layers)]
-    extra = run.stored("extra.pt")
-    names = extra.keys() & {"last10", "special"}
-    if extra.get("keys") == run.stored("hidden.pt").get("keys"):
-        wanted = {*run.args.extra} - names
-    else:  # the run has grown since
-        wanted = {*run.args.extra} | names
-    return {"rollouts": False, "layers": layers, "extra": sorted(wanted)} if layers or wanted else {}
-
-
-def make_meta(run, settings, model, jobs):
+def make_meta(run, settings, model):
     """meta.json: what made this run."""
-    import transformers
-
     args = run.args
-    config = settings.config
-    stamp = stamp_of(run)
     git = ["git", "-C", Path(__file__).resolve().parent, "describe", "--always", "--dirty", "--abbrev=12"]
     commit = None
     with suppress(OSError):  # no git
         commit = subprocess.run(git, capture_output=True, text=True).stdout.strip()
-    modules = [torch, transformers, np]
-    if args.engine == "vllm":
-        modules.append(importlib.import_module("vllm"))
-    versions = {module.__name__: module.__version__ for module in modules}
+    packages = ["torch", "transformers", "numpy"] + ["vllm"] * (args.engine == "vllm")
+    versions = {name: importlib.import_module(name).__version__ for name in packages}
     return {
         "model": args.model, "model_stamp": args.model_stamp, "revision": args.revision,
-        "seed": args.seed, "dataset": run.dataset, "n": max(map(len, jobs)),
-        "sampling": settings.sampling, "n_layers": config.num_hidden_layers,
-        "width": config.hidden_size, "vocab_size": config.vocab_size, "engine": args.engine,
-        "dtype": str(model.dtype).removeprefix("torch."),
-        "layers": run.layers or [*layers_of(args.layers, config.num_hidden_layers).values()],
-        "asked": common.asked_as(run.problems),
-        "stop": {"threshold": args.stop, "scorer": stamp["scorer"]} if args.scorer else None,
-        "stamp": stamp, "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]),
-        "arguments": vars(args) | {"max_new_tokens": max(job["limit"] for job in itertools.chain(*jobs))},
-        "versions": versions | {"python": sys.version.split()[0]}, "git": commit or None,
-        "device": common.device_name(model.device), "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "seed": args.seed, "dataset": run.dataset, "n": args.n,
+        "sampling": settings.sampling, "n_layers": settings.config.num_hidden_layers,
+        "width": settings.config.hidden_size, "vocab_size": settings.config.vocab_size,
+        "engine": args.engine,
+        "dtype": str(model.dtype).removeprefix("torch."), "asked": common.asked_as(run.problems),
+        "stamp": stamp_of(args), "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]),
+        "arguments": vars(args), "versions": versions | {"python": sys.version.split()[0]},
+        "git": commit or None, "device": common.device_name(model.device),
+        "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }  # fmt: skip
 
 
-def write_run(run, rollouts, missing):
-    """Write the missing files, rollouts.jsonl last: with it a run is finished."""
-    meta = run.meta
-    keys = {"keys": common.keys_of(rollouts)}
-    if missing["rollouts"]:
-        tokens = {name: torch.cat([row[name] for row in rollouts]) for name in ("ids", "stats")}
-        tokens["offsets"] = offsets_of(row["ids"] for row in rollouts)
-        common.save_pt(run.folder / "tokens.pt", tokens)
-    if missing["layers"]:  # the vectors that a finished run has stay as they are
-        held = run.stored("hidden.pt")
-        hidden = torch.stack([row["hidden"] for row in rollouts])
-        if held:
-            hidden = torch.cat([held["hidden"], hidden.to(held["hidden"].dtype)], 1)
-        new = layers_of(missing["layers"], meta["n_layers"]).values()
-        vectors = held.get("vectors", []) + [f"{layer}/{token}" for layer in new for token in TOKENS]
-        common.save_pt(run.folder / "hidden.pt", keys | {"vectors": vectors, "hidden": hidden})
-    if missing["extra"]:
-        extra = {name: torch.cat([row["extra"][name] for row in rollouts]) for name in missing["extra"]}
-        if "special" in extra:
-            extra["special_offsets"] = offsets_of(row["extra"]["special"] for row in rollouts)
-        common.save_pt(run.folder / "extra.pt", run.stored("extra.pt") | keys | extra)
-    if run.layers != meta["layers"]:
-        common.write_json(run.folder / "meta.json", meta | {"layers": run.layers})
-    if not missing["rollouts"]:
-        return
-    # There may be more than this command asks for, and vLLM downloads a model as late as it needs it
-    n = max(meta["n"], *Counter(row["id"] for row in rollouts).values())
-    stamp = meta["model_stamp"] or common.model_stamp(run.args.model, run.args.revision)
-    common.write_json(run.folder / "meta.json", meta | {"n": n, "model_stamp": stamp})
-    write_rollouts(run, rollouts)
-
-
-def offsets_of(tensors):
-    """Where each of them begins when they are joined, and where the last one ends."""
-    return torch.tensor([0, *map(len, tensors)]).cumsum(0)
-
-
-def write_rollouts(run, rollouts):
-    meta = run.meta
-    common.write_jsonl(run.folder / "rollouts.jsonl", (
-        {"id": row["id"], "sample": row["sample"], "response": row["text"], "n_tokens": len(row["ids"]),
-         "finish": row["finish"], "conf": common.confidence(row["stats"].numpy(), meta["vocab_size"])}
-        for row in rollouts
-    ))  # fmt: skip
-    if meta["stop"]:
-        most = meta["n"] * len(run.problems)
-        how = "stopped when sure" if len(rollouts) < most else "never sure, so never stopped"
-        print(f"{run.folder}: {how}: {len(rollouts)} of {most} rollouts", file=sys.stderr)
-    cut = [row["finish"] for row in rollouts].count("length")
-    if cut:
-        limit = f"at {meta['arguments']['max_new_tokens']} tokens or where the context ends"
-        print(f"{run.folder}: {cut} of {len(rollouts)} rollouts were cut, {limit}", file=sys.stderr)
-
-
-# ---- The two verbs, and the parts that several workers and a killed command share
+# ---- Making what a run lacks, in parts: several workers share them, and a killed command goes on with them
 
 
 def finish_run(run, settings, model):
-    """Make what is missing, one kind of thing after the other; False while something still is."""
+    """Sample and read what is missing; False while other workers are at their problems."""
     refuse_other_run(run, settings.sampling)  # the model may have been downloaded
-    while missing := missing_in(run):
-        if not make_missing(run, settings, model, missing):
-            return False
+    with lock_of(run):
         run = replace(run)  # without what it has cached
-        if missing_in(run) and worker()[1] > 1:  # the others have ended
-            again = "the same command, once more, goes on with what else it asks for"
-            print(f"{run.folder}: this much is there; {again}", file=sys.stderr)
-            return False
-    return True
+        if is_whole(run):
+            return True  # another worker has merged the parts
+        begin_run(run, settings, model)
+    layers = [*run.layers(settings.config.num_hidden_layers)]
+    problems = run.problems
+    if lacks_rollouts(run):
+        for i, rollouts in sample_missing(run, settings, model, layers):
+            run.write_part(problems[i], run.read_part(problems[i]) + rollouts)
+    read_missing(run, settings, model, layers)
+    return merge(run, layers)
 
 
-def make_missing(run, settings, model, missing):
-    """Sample, or read the tokens that there are; False while other workers are at their problems."""
-    if not missing["rollouts"]:
-        given = tokens_of_run(run)
-        jobs = rollout_jobs(settings, run.problems, given)
-    else:
-        given = read_responses(run, settings) if run.args.responses else None
-        jobs = rollout_jobs(settings, run.asked, given)
-        if run.finished:
-            reopen(run, missing)
-            run = replace(run)
-        jobs += [[] for _ in run.problems[len(jobs) :]]  # of these problems the run keeps what it has
-        common.write_json(run.folder / "meta.json", make_meta(run, settings, model, jobs))
-        run.save_problems()
-        missing = missing_in(run)
-    rank, world = worker()
-    left = {i: of_problem for i, of_problem in left_of(run, missing, jobs).items() if i % world == rank}
-    if left:
-        layers = [*layers_of(missing["layers"], settings.config.num_hidden_layers)]
-        if run.args.engine == "vllm":
-            answered = run_by_vllm(run, settings, left, layers)
-        elif given:
-            answered = read_problems(model, settings, left, layers, missing["extra"], f"read {run.folder}")
-        else:
-            answered = sample_run(run, settings, model, left, missing)
-        for i, rollouts in answered:
-            for rollout in rollouts:
-                for name in ("prompt", "tokens"):  # they are long; the problem and "ids" say the same
-                    rollout.pop(name, None)
-            write_part(run, i, missing, read_part(run, i, missing) + rollouts)
-    return merge(run, missing, jobs)
+def begin_run(run, settings, model):
+    """Say in meta.json what the run will have, and make the rollouts of a finished one parts again."""
+    if run.finished:
+        split(run)
+    meta = run.meta
+    layers = [*run.layers(settings.config.num_hidden_layers).values()]
+    extra = sorted({*meta.get("extra", []), *run.args.extra})
+    if lacks_rollouts(run):
+        meta = make_meta(run, settings, model)
+    common.write_json(run.folder / "meta.json", meta | {"layers": layers, "extra": extra})
+    run.save_problems()
 
 
-def left_of(run, missing, jobs):
-    """{number of a problem: its jobs that are not in its part}"""
-    left = {}
-    for i, of_problem in enumerate(jobs):
-        held = len(read_part(run, i, missing))
-        has_stopped = held and missing["rollouts"] and run.args.scorer
-        if held < len(of_problem) and not has_stopped:
-            left[i] = of_problem[held:]
-    return left
+def split(run):
+    meta = run.meta
+    tokens = load_pt(run.folder / "tokens.pt")
+    ids, stats = (tokens[name].tensor_split(tokens["offsets"][1:-1]) for name in ("ids", "stats"))
+    has_vectors = (run.folder / "hidden.pt").is_file()
+    layers = [*layers_of(meta["layers"], meta["n_layers"])] if has_vectors else []
+    hidden = load_pt(run.folder / "hidden.pt")["hidden"] if has_vectors else [None] * len(ids)
+    wanted = meta.get("extra", [])
+    extra = load_pt(run.folder / "extra.pt") if wanted else {}
+    if "last10" in wanted:
+        extra["last10"] = extra["last10"].split(1)
+    if "special" in wanted:
+        extra["special"] = extra["special"].tensor_split(extra["special_offsets"][1:-1])
+    rollouts = defaultdict(list)
+    for r, row in enumerate(common.read_rollouts(run.folder)):
+        rollouts[row["id"]].append({
+            "id": row["id"], "sample": row["sample"], "text": row["response"], "finish": row["finish"],
+            # A view would be stored with its whole file
+            "ids": ids[r].clone(), "stats": stats[r].clone(), "hidden": by_layer(hidden[r], layers),
+            "extra": {name: extra[name][r].clone() for name in wanted},
+        })  # fmt: skip
+    for problem in run.problems:
+        run.write_part(problem, rollouts[problem["id"]])
+    (run.folder / "rollouts.jsonl").unlink()
 
 
-def sample_run(run, settings, model, jobs, missing):
-    """Sample rollouts: yields (number, rollouts) of each problem as it ends; jobs: {number: its jobs}."""
+def by_layer(hidden, layers):
+    """The vectors of a rollout, [layers * 2, d], as {layer: [2, d]}."""
+    size = len(TOKENS)
+    return {layer: hidden[i * size : (i + 1) * size].clone() for i, layer in enumerate(layers)}
+
+
+def sample_missing(run, settings, model, layers):
+    """Yield (number of a problem, rollouts that it lacked) of this worker, not all with vectors."""
     args = run.args
-    layers = [*layers_of(missing["layers"], settings.config.num_hidden_layers)]
+    rank, world = worker()
+    given = read_responses(run, settings) if args.responses else None
+    jobs = {}
+    for i, of_problem in enumerate(rollout_jobs(settings, run.asked, given)):
+        held = run.counts[run.asked[i]["id"]]
+        if i % world == rank and held < len(of_problem) and not (held and args.scorer):
+            jobs[i] = of_problem[held:]
+    if not jobs:
+        return
+    if given:
+        yield from ((i, [as_rollout(job, settings) for job in of_problem]) for i, of_problem in jobs.items())
+        return
+    if args.engine == "vllm":
+        every = list(itertools.chain(*jobs.values()))
+        with vllm_engine(args, max(len(job["prompt"]) + job["limit"] for job in every)) as engine:
+            yield from by_problem(jobs, sample_by_vllm(engine, settings, every), f"sample {run.folder}")
+        return
     rate = None
     if args.scorer:
         rate = rater(common.load_scorer(args.scorer), args.scorer, vars(args), settings.config, layers)
-    rank, world = worker()
     desc = f"generate {run.folder}" + (f", worker {rank + 1} of {world}" if world > 1 else "")
-    return sample_problems(model, settings, jobs, layers, args.slots, desc, rate, args.stop)
+    for i, rollouts in sample_problems(model, settings, jobs, layers, args.slots, desc, rate, args.stop):
+        for rollout in rollouts:
+            rollout["hidden"] = by_layer(rollout["hidden"], layers)
+        yield i, rollouts
 
 
-def tokens_of_run(run):
-    """For each problem of a finished run the tokens of its rollouts."""
-    stored = load_pt(run.folder / "tokens.pt")
-    rows = common.read_rollouts(run.folder)
-    tokens = stored["ids"].tensor_split(stored["offsets"][1:-1])
-    if len(tokens) != len(rows):
-        error = f"tokens.pt has {len(tokens)} of {len(rows)} rollouts"
-        die(f"{run.folder}: {error}; delete rollouts.jsonl and run again")
-    found = defaultdict(list)
-    for row, ids in zip(rows, tokens):
-        found[row["id"]].append(ids.tolist())
-    return [found[problem["id"]] for problem in run.problems]
+def lacking(rollouts, layers, extra):
+    """Those that lack statistics or vectors."""
+
+    def is_whole(rollout):
+        has_layers = rollout.get("hidden", {}).keys() >= {*layers}
+        return "stats" in rollout and has_layers and rollout.get("extra", {}).keys() >= {*extra}
+
+    return [rollout for rollout in rollouts if not is_whole(rollout)]
 
 
-def reopen(run, missing):
-    """Make a finished run that lacks rollouts unfinished: those of each problem are a part again."""
-    with lock_of(run):
-        if not run.finished:
-            return  # another worker has done it
-        common.write_json(run.folder / "meta.json", run.meta | {"layers": missing["layers"]})
-        tokens = load_pt(run.folder / "tokens.pt")
-        columns = [tokens[name].tensor_split(tokens["offsets"][1:-1]) for name in ("ids", "stats")]
-        rollouts = defaultdict(list)
-        columns.append(run.stored("hidden.pt")["hidden"])
-        for row, *tensors in zip(common.read_rollouts(run.folder), *columns, strict=True):
-            ids, stats, hidden = (x.clone() for x in tensors)  # a view would be stored with its whole file
-            rollouts[row["id"]].append({
-                "id": row["id"], "sample": row["sample"], "text": row["response"], "finish": row["finish"],
-                "ids": ids, "stats": stats, "hidden": hidden,
-            })  # fmt: skip
-        for i, problem in enumerate(run.problems):
-            write_part(run, i, missing, rollouts[problem["id"]])
-        (run.folder / "rollouts.jsonl").unlink()
+def read_missing(run, settings, model, layers):
+    """Read the rollouts of this worker that lack something; what they have stays as it is."""
+    rank, world = worker()
+    extra = run.meta["extra"]
+    problems = run.problems
+    jobs = {}
+    for i in range(rank, len(problems), world):
+        rows = lacking(run.read_part(problems[i]), layers, extra)
+        if rows:
+            prompt = list(common.encode_prompt(settings.tokenizer, problems[i]))
+            jobs[i] = [row | {"problem": i, "prompt": prompt, "tokens": row["ids"].tolist()} for row in rows]
+    if not jobs:
+        return
+    for i, rollouts in read_jobs(run, settings, model, jobs, layers, extra):
+        part = run.read_part(problems[i])
+        for read in rollouts:
+            row = part[read["sample"]]
+            row["stats"] = row.get("stats", read["stats"])
+            row["hidden"] = by_layer(read["hidden"], layers) | row.get("hidden", {})
+            row["extra"] = read["extra"] | row.get("extra", {})
+        run.write_part(problems[i], part)
 
 
-def write_part(run, i, missing, rollouts):
-    common.save_pt(run.part(run.problems[i]["id"]), {"missing": missing, "rollouts": rollouts})
-
-
-def read_part(run, i, missing):
-    """The rollouts that there are of a problem; none, if they were made when something else was missing."""
-    path = run.part(run.problems[i]["id"])
-    part = load_pt(path) if path.is_file() else {}
-    return part["rollouts"] if part.get("missing") == missing else []
+def read_jobs(run, settings, model, jobs, layers, extra):
+    """Yield (number, rollouts) of each problem; jobs: {number: its jobs, with "tokens"}."""
+    desc = f"read {run.folder}"
+    if run.args.engine == "ours":
+        yield from read_problems(model, settings, jobs, layers, extra, desc)
+        return
+    every = list(itertools.chain(*jobs.values()))
+    longest = max(len(job["prompt"]) + len(job["tokens"]) for job in every)
+    with vllm_engine(run.args, longest + 1, layers) as engine:
+        yield from by_problem(jobs, read_by_vllm(engine, every, run.folder), desc)
 
 
 @contextmanager
@@ -1865,19 +1740,62 @@ def lock_of(run):
         yield
 
 
-def merge(run, missing, jobs):
+def merge(run, layers):
     """Write the run's files, in the worker that ends last; False while others are at their problems."""
     with lock_of(run):
-        if missing_in(replace(run)) != missing:
+        run = replace(run)
+        if is_whole(run):
             return True  # another worker has merged the parts
-        left = left_of(run, missing, jobs)
+        parts = [run.read_part(problem) for problem in run.problems]
+        needed = [rollouts_needed(run)] * len(run.asked) + [1] * len(parts)
+        extra = run.meta["extra"]
+        left = sum(len(part) < n or bool(lacking(part, layers, extra)) for part, n in zip(parts, needed))
         if left:
-            others = f"the others still have {len(left)} of {len(jobs)} problems, and the last one merges"
+            others = f"the others still have {left} of {len(parts)} problems, and the last one merges"
             print(f"{run.folder}: this worker is done; {others}", file=sys.stderr)
             return False
-        write_run(run, [row for i in range(len(jobs)) for row in read_part(run, i, missing)], missing)
+        write_run(run, [*itertools.chain(*parts)], layers)
         shutil.rmtree(run.folder / "parts", ignore_errors=True)
     return True
+
+
+def write_run(run, rollouts, layers):
+    """Write the run's files, rollouts.jsonl last: with it the run is finished."""
+    folder = run.folder
+    meta = run.meta
+    keys = {"keys": common.keys_of(rollouts)}
+    tokens = {name: torch.cat([row[name] for row in rollouts]) for name in ("ids", "stats")}
+    common.save_pt(folder / "tokens.pt", tokens | {"offsets": offsets_of(row["ids"] for row in rollouts)})
+    hidden = torch.stack([torch.cat([row["hidden"][layer] for layer in layers]) for row in rollouts])
+    vectors = [f"{layer}/{token}" for layer in meta["layers"] for token in TOKENS]
+    hidden = hidden.to(getattr(torch, meta["dtype"]))
+    common.save_pt(folder / "hidden.pt", keys | {"vectors": vectors, "hidden": hidden})
+    if meta["extra"]:
+        extra = {name: torch.cat([row["extra"][name] for row in rollouts]) for name in meta["extra"]}
+        if "special" in extra:
+            extra["special_offsets"] = offsets_of(row["extra"]["special"] for row in rollouts)
+        common.save_pt(folder / "extra.pt", keys | extra)
+    # There may be more than this command asks for, and vLLM downloads a model as late as it needs it
+    meta["n"] = max(meta["n"], *run.counts.values())
+    meta["model_stamp"] = meta["model_stamp"] or common.model_stamp(run.args.model, run.args.revision)
+    common.write_json(folder / "meta.json", meta)
+    common.write_jsonl(folder / "rollouts.jsonl", (
+        {"id": row["id"], "sample": row["sample"], "response": row["text"], "n_tokens": len(row["ids"]),
+         "finish": row["finish"], "conf": common.confidence(row["stats"].numpy(), meta["vocab_size"])}
+        for row in rollouts
+    ))  # fmt: skip
+    if run.args.scorer:
+        most = meta["n"] * len(run.problems)
+        print(f"{folder}: sampling that stops took {len(rollouts)} of {most} rollouts", file=sys.stderr)
+    cut = [row["finish"] for row in rollouts].count("length")
+    if cut:
+        limit = f"at --max-new-tokens {meta['stamp']['max_new_tokens']} or where the context ends"
+        print(f"{folder}: {cut} of {len(rollouts)} rollouts were cut, {limit}", file=sys.stderr)
+
+
+def offsets_of(tensors):
+    """Where each of them begins when they are joined, and where the last one ends."""
+    return torch.tensor([0, *map(len, tensors)]).cumsum(0)
 
 
 def worker():
@@ -1885,9 +1803,14 @@ def worker():
     rank = os.environ.get("RANK", "0")
     world = os.environ.get("WORLD_SIZE", "1")
     if not (rank.isdecimal() and world.isdecimal() and int(rank) < int(world)):
-        found = f"RANK is {rank!r} and WORLD_SIZE {world!r} in the environment"
-        die(f"{found}; set both (RANK from 0), or neither")
+        die(f"RANK {rank!r}, WORLD_SIZE {world!r}: set both in the environment (RANK from 0), or neither")
     return int(rank), int(world)
+
+
+def say(text):
+    """Of several workers only the first one says it."""
+    if worker()[0] == 0:
+        print(text, file=sys.stderr)
 
 
 # ---- Answers in your own program
@@ -1994,12 +1917,13 @@ def main(argv=None):
     runs = [find_run(args, dataset) for dataset in args.datasets]
     if len({run.folder for run in runs}) < len(runs):
         die(f"{' '.join(args.datasets)}: two of these have one name; rename a file")
-    unfinished = [run for run in runs if missing_in(run)]
+    unfinished = [run for run in runs if not is_whole(run)]
     if unfinished or args.requests:
         settings = settings_of(args, *common.load_tokenizer(args.model, args.revision))
-        if args.requests and not args.responses:
+        if args.requests:
             return write_requests(args, runs[0].problems, settings)
-        check_plan(args, unfinished, settings)
+        for run in unfinished:
+            check_plan(run, settings)
     for run in runs:
         run.save_problems()  # shows if --out can be written
     if unfinished:
@@ -2017,30 +1941,25 @@ def main(argv=None):
             print(run.folder)
 
 
-def check_plan(args, runs, settings):
+def check_plan(run, settings):
     """Say what can be wrong before the weights load; then what is about to be made."""
-    n_layers = settings.config.num_hidden_layers
-    layers_of(args.layers, n_layers)  # whether there are such layers
-    names = [name for run in runs for name in missing_in(run)["layers"]]
-    layers = [*layers_of(names or args.layers, n_layers)]
+    args = run.args
+    layers = run.layers(settings.config.num_hidden_layers)
     if args.engine == "ours":
         common.pick_device(args.device)
-    elif n_layers in layers:
+    elif settings.config.num_hidden_layers in layers:
         what = "gives the vectors of the layers before the final one"
         die(f"--engine vllm {what}; leave out `final` and `all`, which --engine ours adds to a finished run")
     if args.scorer:
         scorer = common.load_scorer(args.scorer)
-        rater(scorer, args.scorer, vars(args), settings.config, layers)
-        warn_of_other_prompts([problem for run in runs for problem in run.problems], scorer)
-    if args.responses and args.requests:
-        check_requests(args, runs[0].problems, settings)
-    for run in runs:
-        jobs = list(itertools.chain(*rollout_jobs(settings, run.asked, source=f"{run.dataset}, ")))
-        if worker()[0] == 0 and lacks_rollouts(run) and not args.responses:
-            longest = max(job["limit"] for job in jobs)
-            count = f"{len(run.asked)} problems, {len(jobs):,} rollouts of at most {longest:,} tokens"
-            held = sum(run.counts.values())
-            print(f"{run.folder}: {count}" + (f"; {held:,} are there" if held else ""), file=sys.stderr)
+        rater(scorer, args.scorer, vars(args), settings.config, [*layers])
+        warn_of_other_prompts(run.problems, scorer)
+    jobs = list(itertools.chain(*rollout_jobs(settings, run.asked, source=f"{run.dataset}, ")))
+    if lacks_rollouts(run) and not args.responses:
+        longest = max(job["limit"] for job in jobs)
+        count = f"{len(run.asked)} problems, {len(jobs):,} rollouts of at most {longest:,} tokens"
+        held = sum(run.counts.values())
+        say(f"{run.folder}: {count}" + (f"; {held:,} are there" if held else ""))
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ def of_vllm(options, settings, jobs):
     with generate.vllm_engine(options, longest, [settings.config.num_hidden_layers - 1]) as engine:
         begin = processor_seconds()
         with tempfile.TemporaryDirectory() as folder:
-            rollouts = list(generate.read_by_vllm(engine, settings, sampled, Path(folder)))
+            rollouts = list(generate.read_by_vllm(engine, sampled, Path(folder)))
         reading = processor_seconds() - begin
     tokens = sum(len(rollout["ids"]) for rollout in rollouts)
     return {"vLLM, sampling": tokens / sampling, "vLLM, reading": tokens / reading,

@@ -13,7 +13,7 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 
 import pytest
-from conftest import ROOT, assert_same_run, dies, edit_jsonl, stored, tokens_of
+from conftest import ROOT, assert_same_run, dies, stored, tokens_of
 from transformers import AutoTokenizer
 
 import common
@@ -59,25 +59,25 @@ def prompts_of(folder, model=MODEL):
 def test_requests_ask_for_what_our_own_engine_would_sample(folder, capsys):
     flags = ["--max-new-tokens", 200, "--top-k", 7, "--temperature", 0.5, "--repetition-penalty", 1.5]
     bodies = ask(folder, *flags)
-    assert "4 requests for 16 rollouts" in capsys.readouterr().err
+    assert "16 requests" in capsys.readouterr().err
     tokenizer, prompts = prompts_of(folder)
-    assert bodies.keys() == {f"{id}#0" for id in prompts}
-    for id, prompt in prompts.items():
-        body = bodies[f"{id}#0"]
+    assert bodies.keys() == {f"{id}#{sample}" for id in prompts for sample in range(N)}
+    for name, body in bodies.items():
+        prompt = prompts[name.partition("#")[0]]
         messages = body.pop("messages")
         options = body.pop("chat_template_kwargs")
         encoded = tokenizer.apply_chat_template(messages, add_generation_prompt=True, **options)["input_ids"]
         assert encoded == prompt
         assert body.pop("seed") < 2**31 and body == {
-            "model": str(folder / "model"), "max_tokens": min(200, 256 - len(prompt)), "n": N, "top_k": 7,
+            "model": str(folder / "model"), "max_tokens": min(200, 256 - len(prompt)), "top_k": 7,
             "temperature": 0.5, "top_p": 1.0, "repetition_penalty": 1.5, "return_token_ids": True,
             "skip_special_tokens": False,
         }  # fmt: skip
 
 
-def test_plain_requests_have_fields_that_every_server_knows_and_one_rollout_each(folder, capsys):
+def test_plain_requests_have_fields_that_every_server_knows(folder, capsys):
     bodies = ask(folder, "--plain", "--top-k", 3)
-    assert len(bodies) == 4 * N and "'top_k': 3" in capsys.readouterr().err
+    assert "'top_k': 3" in capsys.readouterr().err
     assert all(body.keys() <= OPENAI for body in bodies.values())
 
 
@@ -230,7 +230,7 @@ def test_what_an_engine_did_not_answer_is_counted_and_named(sampled, tmp_path, c
     assert sorted(others) == [
         "1 answers are to another prompt than this model's files give, such as math_a/3",
         "1 answers to other problems are left out, such as another/7",
-        f"3 of 4 problems have fewer than {N} answers",
+        f"3 problems have fewer than {N} answers, such as math_a/0",
         f"3 requests or choices gave no answer, such as math_a/0 ({refused})",
     ]
     kept = [ids for i, ids in enumerate(tokens_of(sampled / "model/p/32")) if i not in (1, 4, 5, 9)]
@@ -241,9 +241,9 @@ ODD = "not an answer as engines write them"
 
 
 @pytest.mark.parametrize("rows, words", [
-    ([{"id": "math_a/0", "response": "2"}], "no answers to 3 of 4 problems, such as 'math_a/1'; ask again"),
+    ([{"id": "math_a/0", "response": "2"}], "some problems have no answer at all; ask again"),
     ([{"id": "math_a/0"}], ODD),
-    ([{"custom_id": "math_a/0#0", "response": {"body": None}}], "no answers to 4 of 4 problems"),
+    ([{"custom_id": "math_a/0#0", "response": {"body": None}}], "some problems have no answer at all"),
     ([{"id": "math_a/0", "response": "2", "tokens": ["a"]}], ODD),
     ([{"custom_id": "math_a/0#0", "response": {"body": {"choices": [7]}}}], ODD),
     ([{"id": f"math_a/{i}", "response": "", "tokens": [9999]} for i in range(4)], "which model made them"),
@@ -252,29 +252,20 @@ def test_answers_that_do_not_fit_are_refused(sampled, tmp_path, rows, words, cap
     assert words in dies(capsys, read_back, sampled, tmp_path, rows)
 
 
-def test_texts_are_tokenised_again_and_checked(sampled, tmp_path, capsys):
-    """By a tokenizer that writes no capitals: texts with one do not come back from their tokens."""
+def test_texts_are_tokenised_again(sampled, tmp_path):
     rollouts = common.read_rollouts(sampled / "model/p/32")
     again = read_back(sampled, tmp_path, batch_rows(sampled / "model/p/32", as_text))
-    assert len(said_of(capsys)) == 1
     for row, other in zip(common.read_rollouts(again), rollouts, strict=True):
         assert (row["response"], row["finish"]) == (other["response"], other["finish"])
-    model = shutil.copytree(MODEL, tmp_path / "lower" / "model")
-    settings = common.read_json(model / "tokenizer.json") | {"normalizer": {"type": "Lowercase"}}
-    common.write_json(model / "tokenizer.json", settings)
-    flags = ["-n", N, "--responses", tmp_path / "answers.jsonl", "--out", tmp_path / "lower"]
-    program(model, sampled / "p.jsonl", *flags)
-    count = sum(row["response"] != row["response"].lower() for row in rollouts)
-    assert f"{count} texts are not what their tokens spell, such as math_a/0" in said_of(capsys)
 
 
 def test_a_run_of_an_engines_answers_is_gone_on_with_as_any_other(sampled, tmp_path):
     """Without --responses, as in run_all.sh, it is finished, and can get vectors of other layers."""
     run = read_back(sampled, tmp_path, batch_rows(sampled / "model/p/32", with_token_ids))
-    before = (run / "rollouts.jsonl").stat().st_mtime_ns
+    before = (run / "rollouts.jsonl").read_bytes()
     command = MODEL, sampled / "p.jsonl", "-n", N, "--max-new-tokens", 30, "--out", tmp_path
     program(*command, "--layers", "penultimate,final,0")
-    assert (run / "rollouts.jsonl").stat().st_mtime_ns == before and stored(run)[1]["vectors"][-1] == "0/eos"
+    assert (run / "rollouts.jsonl").read_bytes() == before and stored(run)[1]["vectors"][-1] == "0/eos"
     (run / "rollouts.jsonl").unlink()
     with pytest.raises(common.BadInput, match=r"made with other settings \(responses\)"):
         program(*command)
@@ -296,22 +287,6 @@ def test_what_the_prompt_holds_or_the_server_took_out(tmp_path, capsys):
     found = [(row["response"], row["finish"]) for row in common.read_rollouts(tmp_path / "model/p/32")]
     assert found == [(whole, "stop")] * 2
     assert said_of(capsys)[1].startswith("2 requests or choices gave no answer, such as p (the server took the rea")
-
-
-def test_settings_are_those_of_the_requests(sampled, tmp_path, capsys, monkeypatch):
-    """meta.json says what was asked for; other flags are refused before the weights load."""
-    requests = tmp_path / "requests.jsonl"
-    ask_for = ["--requests", requests, "--temperature", 0.5]
-    program(MODEL, sampled / "p.jsonl", "-n", N, "--max-new-tokens", 30, *ask_for)
-    edit_jsonl(requests, lambda row: row | {"body": row["body"] | {"model": "another-name-of-it"}})
-    rows = batch_rows(sampled / "model/p/32", with_token_ids)
-    meta = common.read_meta(read_back(sampled, tmp_path, rows, *ask_for))
-    assert meta["sampling"]["temperature"] == 0.5 and meta["n"] == N
-    monkeypatch.setattr(common, "load_model", lambda *_, **__: pytest.fail("the weights were loaded"))
-    words = "math_a/0#0 is not what this command asks for; give the flags that it was written with"
-    (tmp_path / "other").mkdir()
-    for other in (["--temperature", 0.6], ["--seed", 3], ["--plain"]):
-        assert words in dies(capsys, read_back, sampled, tmp_path / "other", rows, *ask_for, *other)
 
 
 # ---- A real server: that of transformers, which takes plain requests, one rollout each, and gives no tokens
@@ -369,8 +344,7 @@ def test_from_requests_to_the_report_by_a_real_server(server, tmp_path, run_here
     command = ["01_generate.py", MODEL, tmp_path / "p.jsonl", "-n", N, "--out", tmp_path]
     run_here(*command, "--requests", requests)
     first = common.read_jsonl(requests)[0]
-    command += ["--requests", requests, "--plain"]
-    run_here(*command)
+    run_here(*command, "--requests", requests, "--plain")
     asked = common.read_jsonl(requests)
     rows = list(send(server, [first, *asked[1:]]))
     common.write_jsonl(answers, rows)
