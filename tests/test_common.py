@@ -1,7 +1,7 @@
 """Programs, files, joins, layer names, token statistics: each rule of a run folder fails loudly if broken."""
 
 import os
-import re
+import resource
 import signal
 import subprocess
 import sys
@@ -65,9 +65,7 @@ def test_bad_input_is_one_line_of_a_command():
 
 @pytest.mark.parametrize("package, use", [
     ("torch", "common.load_pt('README.md')"),  # the file is not to blame
-    ("numpy", "common.best_of_n([1])"),
     ("tqdm", "common.progress([1])"),
-    ("transformers", "common.load_config('Qwen/Qwen3-1.7B')"),
 ])  # fmt: skip
 def test_a_missing_package_is_one_line_that_says_what_to_do(package, use):
     absent = f"import sys; sys.modules[{package!r}] = None"
@@ -98,13 +96,14 @@ def test_a_killed_write_leaves_the_old_file_whole(rows):
     assert common.read_jsonl(rows) == [{"new": 2}]
 
 
-def test_a_full_disk_is_one_line_and_loses_nothing(rows):
+def test_a_full_disk_is_one_line_and_loses_nothing(rows, capsys):
     """With a limit of 64 KB a file, writing fails as on a full disk."""
-    write = f"common.save_pt({str(rows)!r}, torch.zeros(100000))"
-    writer = f"import common, torch; common.entry(lambda: {write}, '')"
-    limited = f"ulimit -f 64; trap '' XFSZ; exec {sys.executable} -c \"{writer}\""
-    done = subprocess.run(["bash", "-c", limited], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 2 and re.fullmatch("error: cannot write .*\n", done.stderr), done.stderr
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
+    try:
+        assert "cannot write" in dies(capsys, common.save_pt, rows, torch.zeros(100000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert common.read_jsonl(rows) == [{"old": 1}] and list(rows.parent.iterdir()) == [rows]
 
 
@@ -189,7 +188,7 @@ def slow_confidence(stats, vocab, window, tail):
     return out
 
 
-@pytest.mark.parametrize("length, sizes", [(1, (5, 7)), (5, (5, 7)), (6, (5, 7)), (50, (5, 7)), (3000, ())])
+@pytest.mark.parametrize("length, sizes", [(1, (5, 7)), (5, (5, 7)), (6, (5, 7)), (50, (5, 7)), (2100, ())])
 def test_statistics_by_their_definitions(length, sizes):
     """The longest by the windows of DESIGN.md, which are the defaults."""
     stats = -np.sort(np.random.default_rng(length).exponential(2, (length, 12)), 1)

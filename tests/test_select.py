@@ -297,20 +297,26 @@ def test_a_run_that_the_scorer_learned_from_is_named_once(run, tmp_path, select)
 
 
 MEMORY = """\
-import common, sys
-for run in sys.argv[1:]:
-    common.score_run(common.load_scorer(f"{run}/wide.pt"), run, chunk=16)
-    print(next(line for line in open("/proc/self/status") if line.startswith("RssAnon")).split()[1])
+import common, resource, sys
+run = sys.argv[1]
+scorer = common.load_scorer(f"{run}/wide.pt")
+scorer(common.torch.zeros(1, 163840))
+status = dict(line.split(":") for line in open("/proc/self/status"))
+most = (int(status["VmData"].split()[0]) << 10) + 220_000_000
+resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+with common.enough_memory("as it should be"):
+    for chunk in 16, 4096:
+        common.score_run(scorer, run, chunk=chunk)
+        print(chunk)
 """
 
 
 def test_memory_is_bounded_by_the_chunk(tmp_path):
-    """A file of 200 MB is scored within 120 MB above what a run of nothing needs."""
-    runs = [make_run(tmp_path / f"{n}", problems=n, n=4, labels=False) for n in (1, 156)]
-    for run in runs:
-        first_dimension_scorer(run / "wide.pt", width=163840)
-        edit_hidden(run, lambda keys, **_: {
-            "vectors": ["penultimate/eos"], "hidden": torch.zeros(len(keys), 1, 163840).bfloat16()
-        })  # fmt: skip
-    before, after = map(int, python(MEMORY, *runs, check=True).stdout.split())
-    assert (after - before) / 1024 < 120
+    """A mapped file of 100 MB is scored within 120 MB, but not at once, which takes 200 MB."""
+    run = make_run(tmp_path / "run", problems=78, n=4, labels=False)
+    first_dimension_scorer(run / "wide.pt", width=163840)
+    edit_hidden(run, lambda keys, **_: {
+        "vectors": ["penultimate/eos"], "hidden": torch.zeros(len(keys), 1, 163840).bfloat16()
+    })  # fmt: skip
+    done = python(MEMORY, run)
+    assert done.stdout == "16\n" and "out of memory" in done.stderr, done.stderr
