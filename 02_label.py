@@ -200,12 +200,13 @@ def same_words(reference, answer, forgiving=None):
     return letters_and_signs(reference) == letters_and_signs(answer)
 
 
-TYPOGRAPHIC = str.maketrans(dict(zip("’‘“”«»−–—…", [*"''", *'""""', *"---", "..."])))
+TYPED = str.maketrans({  # the signs of a keyboard for those of a typesetter
+    "’": "'", "‘": "'", "“": '"', "”": '"', "«": '"', "»": '"', "−": "-", "–": "-", "—": "-", "…": "..."})
 
 
 def letters_and_signs(text):
     """A text without blanks, case, a full stop at its end, and quotes or bold type around it."""
-    text = "".join(text.translate(TYPOGRAPHIC).split()).casefold().removesuffix(".")
+    text = "".join(text.translate(TYPED).split()).casefold().removesuffix(".")
     return re.sub(r"""^(?:\*\*|["'`])+(.+?)\.?(?:\*\*|["'`])+$""", r"\1", text)
 
 
@@ -1165,8 +1166,9 @@ class Parser:
                 node = compute("mul", node, number(SCALES[self.take()]))
             elif self.next[:1] == '"' and (is_number(node) or node.kind == "value" and self.next[1:] in UNITS):
                 unit = self.units()
-                word = self.tokens[self.at - 1].lstrip('"').removesuffix("s")
-                node = replace(node, unit=unit, words="" if word in UNITS else word)
+                last = self.tokens[self.at - 1]  # ends units, or is the noun
+                is_noun = last[0] == '"' and last[1:] not in UNITS
+                node = replace(node, unit=unit, words=last.removesuffix("s") if is_noun else "")
             elif self.next in NO_FACTOR or node.unit:
                 return node
             else:

@@ -442,6 +442,7 @@ def test_not_the_same():
 def test_none_and_numbers():
     """None is what answer_of finds in an empty response."""
     assert not judge.same("0.5", judge.answer_of("")) and not judge.same(None, None)
+    assert judge.same("5 cm^2, 3 cm", "3 cm, 5 cm^{2}")
     assert judge.same(391, "391") and judge.same("0.5", 0.5) and not judge.same(391, "392")
 
 
