@@ -18,10 +18,9 @@ add to a finished run. Workers, each with its RANK and all with the WORLD_SIZE
 in the environment, share the problems.
 
 A model that our engine cannot run (a line says why) is sampled by
-model.generate with the same noise. Its rollouts, those of --engine vllm and
-given ones are read once more for their vectors, and so is what --layers and
---extra add. vLLM has vectors of the layers before the final one, and no
-self_certainty.
+model.generate with the same noise. Rollouts that are not sampled by our
+engine are read once more for their vectors, as is what --layers and --extra
+add. vLLM has vectors of the layers before the final one, no self_certainty.
 
 --extra writes extra.pt, of the final layer: {"keys": [R], "last10":
 [R, 10, d] with zeros in front, "special": [S, d], "special_offsets": [R + 1]}
@@ -54,7 +53,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict, deque, namedtuple
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -539,42 +538,40 @@ class Engine:
     def make_page_groups(self):
         """The pages of single rows, those of prompts, and which outputs [B, entries] each row adds up."""
         position, _, start, _, _ = self.numbers[: len(self.rows)].unbind(1)
-        zero = torch.zeros_like(start)
-        pages = [row.pages for row in self.rows]
-        of_rows, row_entries = self.page_group(pages, 0, 1, zero, start, position, position)
-        sample = self.tensor([row.job["sample"] for row in self.rows])
+        zeros = np.zeros(len(self.rows), np.int64)
+        begins = np.array([row.start for row in self.rows])
+        samples = np.array([row.job["sample"] for row in self.rows])
+        own = [row.pages for row in self.rows]
         prompts = [self.prompts[row.job["problem"]] for row in self.rows]
-        of_prompts, entries = self.page_group(prompts, self.split, self.n, sample, zero, start - 1, position)
-        entries = (entries + of_rows.readers.numel()).where(entries >= 0, -1)
+        group, entries = self.page_group(own, 0, 1, zeros, begins, position)
+        of_prompts, others = self.page_group(prompts, self.split, self.n, samples, zeros, start - 1)
+        others += len(group.readers) * (others >= 0)  # one output a page
         # Output 0 stands in where there is no page: it is the spare page's, whose keys are all hidden
-        return [of_rows, of_prompts], torch.cat([row_entries, entries], 1).clamp(min=0)
+        return [group, of_prompts], torch.cat([entries, others], 1).clamp(min=0)
 
-    def page_group(self, lists, low, n_readers, place, first, last, position):
+    def page_group(self, lists, low, n_readers, places, begins, last):
         """The pages from number `low` on in `lists`, one list a row, each page with `n_readers` readers.
 
-        All [B]: place, which of a page's readers a row is; first, the position of the first key in the row's
-        first page; last, of the last key that counts in these pages; position, of the row's newest token.
-        Returns the group, and the entries [B, pages]: where the outputs for a row's pages stand among all of
-        the group's, -1 where a row has no more pages.
+        For each row: places, which of a page's readers it is; begins, the position of the first key in its
+        first page; last, that of the last key that counts in these pages. Returns the group, and the entries
+        [B, pages]: where the outputs for a row's pages stand in the group, -1 where it has no more.
         """
-        table = page_table(lists)
-        size = max(0, int(table.max(initial=0)) + 1 - low)
-        table = self.tensor(table)
-        at = (table - low).where(table > 0, size)  # where there is no page: a place that is cut off below
-        row = torch.arange(len(at), device=self.device)[:, None]
-        page = torch.arange(at.shape[1], device=self.device)
-        readers = at.new_zeros(size + 1, n_readers)
-        readers[at, place[:, None]] = row.expand_as(at)
-        first_keys = at.new_full((size + 1,), FAR)
-        first_keys[at] = first[:, None] + page * self.page
-        readers = readers[:-1]  # [E, m]
-        keys = first_keys[:-1, None, None] + torch.arange(self.page, device=self.device)  # [E, 1, P]
-        ahead = keys > last[readers][..., None]
+        table = np.array([*itertools.zip_longest(*lists, fillvalue=0)], np.int64).reshape(-1, len(lists)).T
+        row, column = np.nonzero(table)  # no page that is read has the number 0
+        page = table[row, column] - low
+        size = int(page.max(initial=-1)) + 1
+        readers = np.zeros((size, n_readers), np.int64)
+        readers[page, places[row]] = row
+        keys = np.full(size, FAR)
+        keys[page] = begins[row] + column * self.page
+        entries = np.full(table.shape, -1)
+        entries[row, column] = page * n_readers + places[row]
+        readers, keys, entries = map(self.tensor, (readers, keys, entries))
+        keys = keys[:, None, None] + torch.arange(self.page, device=self.device)  # [E, 1, P]
         hidden = {}
         for window in self.windows:
-            too_old = position - (window or FAR)
-            hidden[window] = ahead | (keys <= too_old[readers][..., None])
-        entries = (at * n_readers + place[:, None]).where(table > 0, -1)
+            oldest = self.numbers[: len(lists), 0] - (window or FAR)
+            hidden[window] = (keys > last[readers][..., None]) | (keys <= oldest[readers][..., None])
         return SimpleNamespace(pages=slice(low, low + size), readers=readers, hidden=hidden), entries
 
     def step(self):
@@ -796,11 +793,6 @@ class Engine:
         return ended
 
 
-def page_table(lists):
-    """Lists of pages as the rows of one array [B, pages], on the host; shorter ones end in zeros."""
-    return np.array([*itertools.zip_longest(*lists, fillvalue=0)], np.int64).reshape(-1, len(lists)).T
-
-
 def free_memory(device):
     """Bytes for keys and values."""
     if device.type != "cuda":
@@ -828,8 +820,6 @@ def run_by_generate(model, settings, layers, queue, longest):
 
 def generate_answers(model, sampling, jobs):
     """The jobs of one problem with the "tokens" that model.generate samples, by our draws."""
-    from transformers import GenerationConfig
-
     stop_ids = sampling["stop_ids"]
     prompt = jobs[0]["prompt"]
     keys = torch.tensor([job["key"] for job in jobs], device=model.device)
@@ -844,15 +834,11 @@ def generate_answers(model, sampling, jobs):
         chosen = choose_tokens(scores, sampling, noise, tokens)
         return torch.full_like(logits, -torch.inf).scatter(1, chosen[:, None], 0)
 
-    own = model.generation_config  # its warpers would come before the draw
-    model.generation_config = GenerationConfig(eos_token_id=stop_ids or None, pad_token_id=0)
-    try:
-        ids = torch.tensor([prompt] * len(jobs), device=model.device)
-        texts = model.generate(
-            ids, attention_mask=torch.ones_like(ids), max_new_tokens=jobs[0]["limit"], logits_processor=[draw]
-        )  # fmt: skip
-    finally:
-        model.generation_config = own
+    ids = torch.tensor([prompt] * len(jobs), device=model.device)
+    texts = model.generate(  # greedy, as warpers of its own would come before the draw
+        ids, attention_mask=torch.ones_like(ids), max_new_tokens=jobs[0]["limit"], do_sample=False,
+        repetition_penalty=1.0, eos_token_id=stop_ids or None, pad_token_id=0, logits_processor=[draw],
+    )  # fmt: skip
     answers = []
     for job, tokens in zip(jobs, texts[:, len(prompt) :].tolist()):
         end = next((place + 1 for place, token in enumerate(tokens) if token in stop_ids), len(tokens))
@@ -861,18 +847,6 @@ def generate_answers(model, sampling, jobs):
 
 
 # ---- Rollouts whose tokens are given: one teacher-forced pass
-
-
-def read_problems(model, settings, jobs, layers, extra, desc):
-    """Yield (number, rollouts) of each problem; jobs: {number: its jobs, with "tokens"}."""
-    every = list(itertools.chain(*jobs.values()))
-    longest = max(len(job["prompt"]) + len(job["tokens"]) for job in every)
-    bar = common.progress(desc=desc, total=len(every), unit="rollout")
-    advice = "read these answers where there is more memory, such as with --device cpu"
-    with common.enough_memory(advice), bar:
-        for i, rollouts in read_answers(model, settings, jobs.items(), layers, extra, longest):
-            bar.update(len(rollouts))
-            yield i, rollouts
 
 
 def read_answers(model, settings, problems, layers, extra, longest):
@@ -1074,16 +1048,14 @@ def ask_vllm(engine, requests):
             yield requests[int(output.request_id)][0], output
 
 
-def by_problem(jobs, rollouts, desc):
+def by_problem(jobs, rollouts):
     """Yield (number, rollouts) of each problem when the last of them has come; jobs: {number: its jobs}."""
     done = defaultdict(list)
-    with common.progress(desc=desc, total=sum(map(len, jobs.values())), unit="rollout") as bar:
-        for rollout in rollouts:
-            i = rollout["problem"]
-            done[i].append(rollout)
-            bar.update()
-            if len(done[i]) == len(jobs[i]):
-                yield i, sorted(done.pop(i), key=lambda rollout: rollout["sample"])
+    for rollout in rollouts:
+        i = rollout["problem"]
+        done[i].append(rollout)
+        if len(done[i]) == len(jobs[i]):
+            yield i, sorted(done.pop(i), key=lambda rollout: rollout["sample"])
 
 
 def sample_by_vllm(engine, settings, jobs):
@@ -1155,16 +1127,9 @@ def comes(path, seconds=10):
 # ---- Jobs: what is to be sampled or read, one for each rollout
 
 
-@dataclass
-class Settings:
-    """What decides the tokens of a rollout, beside the model's weights."""
-
-    tokenizer: object
-    config: object  # of the language model
-    sampling: dict  # temperature, top_k, top_p, repetition_penalty and stop_ids
-    n: int
-    seed: int
-    max_new_tokens: int
+# What decides the tokens of a rollout, beside the model's weights. config: of the language model; sampling:
+# temperature, top_k, top_p, repetition_penalty and stop_ids
+Settings = namedtuple("Settings", ("tokenizer", "config", "sampling", "n", "seed", "max_new_tokens"))
 
 
 def settings_of(args, model, tokenizer):
@@ -1176,14 +1141,11 @@ def settings_of(args, model, tokenizer):
     return Settings(tokenizer, config, sampling, args.n, args.seed, args.max_new_tokens)
 
 
-def rollout_jobs(settings, problems, given=None, source=""):
-    """A list of jobs for each problem, one job a rollout.
+def rollout_jobs(settings, problems, source=""):
+    """A list of jobs for each problem, one job a rollout; source: the problems' file, for a refusal.
 
     A job is {"problem": its number, "id": its name, "prompt": token ids, "limit": the most tokens that the
-    rollout may have, "sample", "key": of its noise}, and "tokens" where these are given and only to be read.
-
-    given: for each problem the tokens of its rollouts. Without it n rollouts are to be sampled. source: where
-    the problems are from, as a refusal names it.
+    rollout may have, "sample", "key": of its noise}, and has "tokens" where these are only to be read.
     """
     jobs = []
     context = context_of(settings.config)
@@ -1194,13 +1156,9 @@ def rollout_jobs(settings, problems, given=None, source=""):
             die(f"{source}problem {i + 1}: {why}; leave this problem out")
         limit = min(settings.max_new_tokens or context, context - len(prompt))
         shared = {"problem": i, "id": problem["id"], "prompt": prompt, "limit": limit}
-        of_problem = []
-        for sample in range(len(given[i]) if given else settings.n):
-            job = shared | {"sample": sample, "key": noise_key(settings.seed, problem["id"], sample)}
-            if given:
-                job["tokens"] = given[i][sample][:limit]
-            of_problem.append(job)
-        jobs.append(of_problem)
+        samples = range(settings.n)
+        keys = [noise_key(settings.seed, problem["id"], sample) for sample in samples]
+        jobs.append([shared | {"sample": sample, "key": keys[sample]} for sample in samples])
     return jobs
 
 
@@ -1258,6 +1216,34 @@ def waves(jobs, rollouts, threshold):
         begin = end
 
 
+def rater(scorer, path, model, config, layers=None):
+    """The function that adds its score and p to a rollout; one at a time, as the batch must not matter.
+
+    model: its {"model": name, "model_stamp"}. layers: those whose vectors the rollouts have, if these
+    are not of the scorer's layer alone.
+    """
+    n_layers = config.num_hidden_layers
+    common.check_scorer_fits(scorer, model | {"n_layers": n_layers}, path)
+    layer, token = common.vector_key(scorer.vector, n_layers)
+    layers = layers or [layer]
+    if layer not in layers:
+        die(f"{path} reads {scorer.vector}; here it must be a vector of the layers {layers}")
+    column = layers.index(layer) * len(TOKENS) + TOKENS.index(token)
+
+    def rate(rollout):
+        conf = common.confidence(rollout["stats"].numpy(), config.vocab_size)
+        features = common.rollout_features(conf, len(rollout["ids"]))[None]
+        score = scorer(rollout["hidden"][column][None], features)
+        rollout |= {"score": score.item(), "p": common.probability(score, scorer.log_weight).item()}
+
+    return rate
+
+
+def warn_of_other_prompts(problems, scorer):
+    for change in common.asked_otherwise(common.asked_as(problems), scorer):
+        common.warn(f"asked otherwise than the scorer's calibration ({change}); p may be off")
+
+
 def opened_reasoning(tokenizer, prompt):
     """`<think>` if the template wrote it: the text gets it back, so that cut reasoning is seen."""
     return (re.search(r"<think>\s*$", tokenizer.decode(prompt[-16:])) or [""])[0]
@@ -1300,26 +1286,26 @@ def write_requests(args, problems, settings):
 
 
 def read_responses(run, settings):
-    """For each problem the tokens of its answers, in the order of the samples."""
+    """For each problem the rollouts that a file has, without vectors."""
     path = run.args.responses
-    prompts = {jobs[0]["id"]: jobs[0]["prompt"] for jobs in rollout_jobs(settings, run.asked)}
-    found = {name: {} for name in prompts}  # {(number of the request, of the choice): tokens}
+    jobs = {of_problem[0]["id"]: of_problem[0] for of_problem in rollout_jobs(settings, run.asked)}
+    found = {name: {} for name in jobs}  # {(number of the request, of the choice): tokens}
     odd = defaultdict(list)  # what does not fit: where
     for row in common.each_row(path):
         try:
-            name, first, answers = read_row(row)
-            if name not in found:
+            name, first, choices = read_row(row)
+            if name not in jobs:
                 odd["answers to other problems are left out"].append(name)
                 continue
             if first is None:
                 first = len(found[name])
-            for number, answer in enumerate(answers):
-                if answer["error"]:
-                    odd["requests or choices gave no answer"].append(f"{name} ({answer['error'][:200]})")
-                    continue
-                if answer["prompt"] not in (None, prompts[name]):
+            for number, choice in enumerate(choices):
+                if choice.get("prompt") not in (None, jobs[name]["prompt"]):
                     odd["answers are to another prompt than this model's files give"].append(name)
-                found[name][first, number] = encode_answer(settings, prompts[name], answer)
+                try:
+                    found[name][first, number] = encode_answer(settings, jobs[name]["prompt"], choice)
+                except common.BadInput as error:
+                    odd["requests or choices gave no answer"].append(f"{name} ({str(error)[:200]})")
         except (AttributeError, KeyError, TypeError) as error:
             why = common.reason_of(error)
             die(f"{path}: not an answer as engines write them ({why}): {str(row)[:100]}")
@@ -1331,83 +1317,52 @@ def read_responses(run, settings):
             say(f"{path}: {len(where)} {what}, such as {where[0]}")
     if not all(found.values()):
         die(f"{path}: some problems have no answer at all; ask again and add what comes")
-    return [[answers[place] for place in sorted(answers)] for answers in found.values()]
+    rollouts = []
+    for name, job in jobs.items():
+        answers = [found[name][place][: job["limit"]] for place in sorted(found[name])]
+        given = [job | {"sample": sample, "tokens": tokens} for sample, tokens in enumerate(answers)]
+        rollouts.append([as_rollout(job, settings) for job in given])
+    return rollouts
 
 
 def read_row(row):
-    """(problem's id, number of the request or None, answers) of a row of a batch file or of texts."""
+    """(problem's id, number of the request or None, choices) of a row of a batch file or of texts."""
     response = row.get("response")
     if isinstance(response, str):
-        return str(row["id"]), None, [read_answer(response, row.get("tokens"), row.get("finish"))]
+        choice = {"message": {"content": response}, "finish_reason": row.get("finish")}
+        return str(row["id"]), None, [choice | {"token_ids": row.get("tokens")}]
     name, _, number = row["custom_id"].rpartition("#")
     body = (response or {}).get("body") or {}
-    answers = []
-    for choice in body.get("choices") or []:
-        message = choice["message"]
-        answer = read_answer(message["content"], choice.get("token_ids"), choice["finish_reason"])
-        if not answer["tokens"] and (message.get("reasoning") or message.get("reasoning_content")):
-            answer["error"] = "the server took the reasoning out: start it without its reasoning parser"
-        answers.append(answer | {"prompt": body.get("prompt_token_ids")})
-    return name, int(number or 0), answers or [{"error": str(row.get("error") or body)}]
+    prompt = {"prompt": body.get("prompt_token_ids")}
+    choices = [choice | prompt for choice in body.get("choices") or []]
+    return name, int(number or 0), choices or [{"error": str(row.get("error") or body)}]
 
 
-def read_answer(text, tokens, finish):
-    """An answer as `encode_answer` takes it; "error" says why there is none."""
-    is_broken = text is None and not tokens or finish in ("abort", "content_filter", "error")
-    return {
-        "text": text or "", "tokens": tokens, "is_cut": finish == "length" or bool(tokens and finish is None),
-        "prompt": None, "error": str(finish) if is_broken else None,
-    }  # fmt: skip
-
-
-def encode_answer(settings, prompt, answer):
-    """Its token ids with the one that ends it: the engine's, or else those of its text."""
+def encode_answer(settings, prompt, choice):
+    """The token ids of a choice with the one that ends it: the engine's, or else those of its text."""
+    if "error" in choice:
+        die(choice["error"])
     tokenizer = settings.tokenizer
     stop_ids = settings.sampling["stop_ids"]
-    tokens = answer["tokens"]
+    message = choice["message"]
+    text = message["content"]
+    tokens = choice.get("token_ids")
+    finish = choice["finish_reason"]
+    if not tokens and (message.get("reasoning") or message.get("reasoning_content")):
+        die("the server took the reasoning out: start it without its reasoning parser")
+    if finish in ("abort", "content_filter", "error") or (text is None and not tokens):
+        die(f"it ended by {finish}")
+    is_cut = finish == "length" or (tokens and finish is None)
     if not tokens:
         opened = opened_reasoning(tokenizer, prompt)  # what the prompt holds already
-        text = answer["text"].removeprefix(opened if answer["text"].startswith(opened) else opened.strip())
+        text = text.removeprefix(opened if text.startswith(opened) else opened.strip())
         tokens = tokenizer(text, add_special_tokens=False)["input_ids"]
     size = settings.config.vocab_size
     if any(not 0 <= token < size for token in tokens):
-        die(f"there are tokens beyond this model's {size}; which model made them?")
-    if answer["is_cut"] or not stop_ids or (tokens and tokens[-1] in stop_ids):
+        die(f"tokens beyond this model's {size}; which model made them?")
+    if is_cut or not stop_ids or (tokens and tokens[-1] in stop_ids):
         return tokens
     return [*tokens, tokenizer.eos_token_id if tokenizer.eos_token_id in stop_ids else stop_ids[0]]
-
-
-# ---- Sampling that stops when it is sure
-
-
-def rater(scorer, path, model, config, layers=None):
-    """The function that adds its score and p to a rollout; one at a time, as the batch must not matter.
-
-    model: its {"model": name, "model_stamp"}. layers: those whose vectors the rollouts have; without them the
-    scorer's layer.
-    """
-    n_layers = config.num_hidden_layers
-    common.check_scorer_fits(scorer, model | {"n_layers": n_layers}, path)
-    if len(scorer.shape) > 1:
-        die(f"{path} reads {scorer.vector}; here it must be one vector, layer/token")
-    layer, token = common.vector_key(scorer.vector, n_layers)
-    layers = layers or [layer]
-    if layer not in layers:
-        die(f"{path} reads {scorer.vector}; here it must be a vector of the layers {layers}")
-    column = layers.index(layer) * len(TOKENS) + TOKENS.index(token)
-
-    def rate(rollout):
-        conf = common.confidence(rollout["stats"].numpy(), config.vocab_size)
-        features = common.rollout_features(conf, len(rollout["ids"]))[None]
-        score = scorer(rollout["hidden"][column][None], features)
-        rollout |= {"score": score.item(), "p": common.probability(score, scorer.log_weight).item()}
-
-    return rate
-
-
-def warn_of_other_prompts(problems, scorer):
-    for change in common.asked_otherwise(common.asked_as(problems), scorer):
-        common.warn(f"asked otherwise than the scorer's calibration ({change}); p may be off")
 
 
 # ---- The run folder
@@ -1438,9 +1393,9 @@ class Run:
         return load_pt(self.part(problem)) if self.part(problem).is_file() else []
 
     def write_part(self, problem, rollouts):
-        kept = "id", "sample", "text", "finish", "ids", "stats", "hidden", "extra"
-        rows = [{name: rollout[name] for name in kept if name in rollout} for rollout in rollouts]
-        common.save_pt(self.part(problem), rows)
+        names = "id", "sample", "text", "finish", "ids", "stats", "hidden", "extra"
+        kept = [{name: rollout[name] for name in names if name in rollout} for rollout in rollouts]
+        common.save_pt(self.part(problem), [{"hidden": {}, "extra": {}} | rollout for rollout in kept])
 
     @cached_property
     def counts(self):
@@ -1512,11 +1467,11 @@ def refuse_other_run(run, sampling=None):
         matters = goes_on or name not in ("engine", "responses") or (name == "responses" and value)
         if matters and meta["stamp"].get(name) != value:
             changes.append(name)
+    if sampling and goes_on and meta["sampling"] != sampling:
+        changes.append("those of the model's files")
     if changes:
         others = f"other settings ({', '.join(changes)}), by {meta['command']}"
         die(f"{run.folder} was made with {others}; {ADVICE}")
-    if sampling and goes_on and meta["sampling"] != sampling:
-        die(f"{run.folder} was made with sampling {meta['sampling']}, not {sampling}; {ADVICE}")
     before = run.before
     for problem in run.asked:
         then = before.get(problem["id"], problem)
@@ -1598,7 +1553,8 @@ def make_meta(run, settings, model):
 def finish_run(run, settings, model):
     """Sample and read what is missing; False while other workers are at their problems."""
     refuse_other_run(run, settings.sampling)  # the model may have been downloaded
-    with lock_of(run):
+    with open(run.folder / "problems.jsonl", "a") as lock:  # one worker at a time
+        fcntl.flock(lock, fcntl.LOCK_EX)
         run = replace(run)  # without what it has cached
         if is_whole(run):
             return True  # another worker has merged the parts
@@ -1626,12 +1582,13 @@ def begin_run(run, settings, model):
 
 
 def split(run):
+    """Make the rollouts of a finished run parts; it is unfinished then."""
     meta = run.meta
     tokens = load_pt(run.folder / "tokens.pt")
     ids, stats = (tokens[name].tensor_split(tokens["offsets"][1:-1]) for name in ("ids", "stats"))
-    has_vectors = (run.folder / "hidden.pt").is_file()
-    layers = [*layers_of(meta["layers"], meta["n_layers"])] if has_vectors else []
-    hidden = load_pt(run.folder / "hidden.pt")["hidden"] if has_vectors else [None] * len(ids)
+    layers = layers_of(meta["layers"], meta["n_layers"])
+    path = run.folder / "hidden.pt"
+    hidden = load_pt(path)["hidden"] if path.is_file() else None
     wanted = meta.get("extra", [])
     extra = load_pt(run.folder / "extra.pt") if wanted else {}
     if "last10" in wanted:
@@ -1643,7 +1600,8 @@ def split(run):
         rollouts[row["id"]].append({
             "id": row["id"], "sample": row["sample"], "text": row["response"], "finish": row["finish"],
             # A view would be stored with its whole file
-            "ids": ids[r].clone(), "stats": stats[r].clone(), "hidden": by_layer(hidden[r], layers),
+            "ids": ids[r].clone(), "stats": stats[r].clone(),
+            "hidden": {} if hidden is None else by_layer(hidden[r], layers),
             "extra": {name: extra[name][r].clone() for name in wanted},
         })  # fmt: skip
     for problem in run.problems:
@@ -1653,29 +1611,30 @@ def split(run):
 
 def by_layer(hidden, layers):
     """The vectors of a rollout, [layers * 2, d], as {layer: [2, d]}."""
-    size = len(TOKENS)
-    return {layer: hidden[i * size : (i + 1) * size].clone() for i, layer in enumerate(layers)}
+    return dict(zip(layers, hidden.clone().unflatten(0, (-1, len(TOKENS)))))
 
 
 def sample_missing(run, settings, model, layers):
     """Yield (number of a problem, rollouts that it lacked) of this worker, not all with vectors."""
     args = run.args
     rank, world = worker()
-    given = read_responses(run, settings) if args.responses else None
+    new = read_responses(run, settings) if args.responses else rollout_jobs(settings, run.asked)
     jobs = {}
-    for i, of_problem in enumerate(rollout_jobs(settings, run.asked, given)):
-        held = run.counts[run.asked[i]["id"]]
-        if i % world == rank and held < len(of_problem) and not (held and args.scorer):
-            jobs[i] = of_problem[held:]
-    if not jobs:
-        return
-    if given:
-        yield from ((i, [as_rollout(job, settings) for job in of_problem]) for i, of_problem in jobs.items())
+    for i, problem in enumerate(run.asked):
+        held = run.counts[problem["id"]]
+        has_stopped = held and args.scorer
+        if i % world == rank and held < len(new[i]) and not has_stopped:
+            jobs[i] = new[i][held:]
+    if not jobs or args.responses:
+        yield from jobs.items()
         return
     if args.engine == "vllm":
         every = list(itertools.chain(*jobs.values()))
-        with vllm_engine(args, max(len(job["prompt"]) + job["limit"] for job in every)) as engine:
-            yield from by_problem(jobs, sample_by_vllm(engine, settings, every), f"sample {run.folder}")
+        bar = common.progress(desc=f"sample {run.folder}", total=len(every), unit="rollout")
+        with bar, vllm_engine(args, max(len(job["prompt"]) + job["limit"] for job in every)) as engine:
+            for i, rollouts in by_problem(jobs, sample_by_vllm(engine, settings, every)):
+                bar.update(len(rollouts))
+                yield i, rollouts
         return
     rate = None
     if args.scorer:
@@ -1688,13 +1647,8 @@ def sample_missing(run, settings, model, layers):
 
 
 def lacking(rollouts, layers, extra):
-    """Those that lack statistics or vectors."""
-
-    def is_whole(rollout):
-        has_layers = rollout.get("hidden", {}).keys() >= {*layers}
-        return "stats" in rollout and has_layers and rollout.get("extra", {}).keys() >= {*extra}
-
-    return [rollout for rollout in rollouts if not is_whole(rollout)]
+    """Those without some vectors; statistics are there or read together with these."""
+    return [row for row in rollouts if {*layers} - row["hidden"].keys() or {*extra} - row["extra"].keys()]
 
 
 def read_missing(run, settings, model, layers):
@@ -1708,41 +1662,37 @@ def read_missing(run, settings, model, layers):
         if rows:
             prompt = list(common.encode_prompt(settings.tokenizer, problems[i]))
             jobs[i] = [row | {"problem": i, "prompt": prompt, "tokens": row["ids"].tolist()} for row in rows]
-    if not jobs:
-        return
-    for i, rollouts in read_jobs(run, settings, model, jobs, layers, extra):
-        part = run.read_part(problems[i])
-        for read in rollouts:
-            row = part[read["sample"]]
-            row["stats"] = row.get("stats", read["stats"])
-            row["hidden"] = by_layer(read["hidden"], layers) | row.get("hidden", {})
-            row["extra"] = read["extra"] | row.get("extra", {})
-        run.write_part(problems[i], part)
-
-
-def read_jobs(run, settings, model, jobs, layers, extra):
-    """Yield (number, rollouts) of each problem; jobs: {number: its jobs, with "tokens"}."""
-    desc = f"read {run.folder}"
-    if run.args.engine == "ours":
-        yield from read_problems(model, settings, jobs, layers, extra, desc)
-        return
     every = list(itertools.chain(*jobs.values()))
+    if not every:
+        return
+    bar = common.progress(desc=f"read {run.folder}", total=len(every), unit="rollout")
+    with bar:
+        for i, rollouts in read_jobs(run, settings, model, jobs, every, layers):
+            bar.update(len(rollouts))
+            part = run.read_part(problems[i])
+            for read in rollouts:
+                row = part[read["sample"]]
+                row["stats"] = row.get("stats", read["stats"])
+                row["hidden"] = by_layer(read["hidden"], layers) | row["hidden"]
+                row["extra"] = read["extra"] | row["extra"]
+            run.write_part(problems[i], part)
+
+
+def read_jobs(run, settings, model, jobs, every, layers):
+    """Yield (number, rollouts) of each problem; jobs: {number: its jobs, with "tokens"}; every: all of them."""
     longest = max(len(job["prompt"]) + len(job["tokens"]) for job in every)
-    with vllm_engine(run.args, longest + 1, layers) as engine:
-        yield from by_problem(jobs, read_by_vllm(engine, every, run.folder), desc)
-
-
-@contextmanager
-def lock_of(run):
-    """Only one of the workers is at this place at a time."""
-    with open(run.folder / "problems.jsonl", "a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    if run.args.engine == "vllm":
+        with vllm_engine(run.args, longest + 1, layers) as engine:
+            yield from by_problem(jobs, read_by_vllm(engine, every, run.folder))
+        return
+    with common.enough_memory("read these answers where there is more memory, such as with --device cpu"):
+        yield from read_answers(model, settings, jobs.items(), layers, run.meta["extra"], longest)
 
 
 def merge(run, layers):
     """Write the run's files, in the worker that ends last; False while others are at their problems."""
-    with lock_of(run):
+    with open(run.folder / "problems.jsonl", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         run = replace(run)
         if is_whole(run):
             return True  # another worker has merged the parts
@@ -1755,7 +1705,6 @@ def merge(run, layers):
             print(f"{run.folder}: this worker is done; {others}", file=sys.stderr)
             return False
         write_run(run, [*itertools.chain(*parts)], layers)
-        shutil.rmtree(run.folder / "parts", ignore_errors=True)
     return True
 
 
@@ -1825,15 +1774,13 @@ def sample(
     """n answers to a problem, the best first; to a list of problems, a list of such lists.
 
     model, tokenizer: of common.load_model. A problem is a text, or a dict as a line of a file of problems.
-    scorer: its path, or what common.load_scorer gives. Without one the answers keep the order of sampling.
-    vote: equal answers add up the sigmoids of their scores (without a scorer they are counted), and the best
-    one of the answer with the largest sum comes first. Programs have no votes. The other settings are the
-    command line's.
+    scorer: its path, or what common.load_scorer gives; without one answers keep the order of sampling. vote:
+    equal answers add up the sigmoids of their scores, or are counted, and the best one of the answer with the
+    largest sum comes first; programs have no votes. The other settings are the command line's.
 
     An answer is {"sample", "text", "answer": as 02 extracts it, "tokens", "finish", "hidden": the vector that
     the scorer reads, "conf"}; with a scorer also "score" and "p", how likely it is right; where answers vote
-    also "vote", its share of all votes. A run folder of the same problems and settings has the same tokens
-    and vectors.
+    also "vote", its share of all votes.
     """
     args = SimpleNamespace(
         n=n, seed=seed, max_new_tokens=max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p,
@@ -1865,39 +1812,38 @@ def sample(
     found = {}
     try:
         for i, rollouts in sample_problems(model, settings, jobs, [layer], None, "sample", rate):
-            ranked = best_first(rows[i], rollouts, vote)
-            found[i] = [answer_row(rollout, TOKENS.index(token), config.vocab_size) for rollout in ranked]
+            answers = [as_answer(rollout, TOKENS.index(token), config.vocab_size) for rollout in rollouts]
+            found[i] = best_first(rows[i], answers, vote)
     finally:
         use_own_attention(model)
     return found[0] if is_one else [found[i] for i in range(len(rows))]
 
 
-def best_first(problem, rollouts, vote):
-    """Rollouts by the votes for their answers, where they vote, and then by their scores.
+def best_first(problem, answers, vote):
+    """Answers by the votes for them, where they vote, and then by their scores; adds "vote" and "answer".
 
-    Adds "vote" and "answer". What an answer is, and which are equal, is for 02 to say: here alone a script
-    imports another one.
+    What an answer is, and which are equal, is for 02 to say: here alone a script imports another one.
     """
     answer_of, groups_of = importlib.import_module("02_label").readers_of(problem)
-    for rollout in rollouts:
-        rollout["answer"] = answer_of(rollout["text"])
-    scores = np.array([rollout.get("score", 0.0) for rollout in rollouts])
-    totals = np.zeros(len(rollouts))
+    for answer in answers:
+        answer["answer"] = answer_of(answer["text"])
+    scores = np.array([answer.get("score", 0.0) for answer in answers])
+    totals = np.zeros(len(answers))
     if vote and problem["kind"] != "code":
-        groups = groups_of([rollout["answer"] for rollout in rollouts])
+        groups = groups_of([answer["answer"] for answer in answers])
         groups = np.array([-1 if number is None else number for number in groups])
         weights = torch.from_numpy(scores).sigmoid().numpy()  # without a scorer all are equal
         totals = common.group_totals(groups, weights).clip(0)
         everything = weights[groups >= 0].sum() or 1.0
-        for rollout, total in zip(rollouts, totals):
-            rollout["vote"] = float(total / everything)
+        for answer, total in zip(answers, totals):
+            answer["vote"] = float(total / everything)
     order = np.lexsort((-scores, -totals.round(12)))  # equal sums may differ in their last bits
-    return [rollouts[i] for i in order]
+    return [answers[i] for i in order]
 
 
-def answer_row(rollout, column, vocab_size):
+def as_answer(rollout, column, vocab_size):
     """A rollout as sample() gives it; its vector is copied, as one can learn from no inference tensor."""
-    names = ("sample", "text", "finish", "score", "p", "answer", "vote")
+    names = ("sample", "text", "finish", "score", "p")
     return {name: rollout[name] for name in names if name in rollout} | {
         "tokens": rollout["ids"].tolist(), "hidden": rollout["hidden"][column].clone(),
         "conf": common.confidence(rollout["stats"].numpy(), vocab_size),
@@ -1937,7 +1883,7 @@ def main(argv=None):
     for run in runs:
         is_finished = run not in unfinished or finish_run(run, settings, model)
         if is_finished:
-            shutil.rmtree(run.folder / "parts", ignore_errors=True)  # of a merge that was killed
+            shutil.rmtree(run.folder / "parts", ignore_errors=True)
             print(run.folder)
 
 

@@ -188,7 +188,8 @@ def read_jobs(model, jobs, layers, stop_ids=(), extra=()):
     by_problem = {}
     for job in jobs:
         by_problem.setdefault(job["problem"], []).append(job)
-    problems = generate.read_problems(model, settings, by_problem, layers, extra, "read")
+    longest = max(len(job["prompt"]) + len(job["tokens"]) for job in jobs)
+    problems = generate.read_answers(model, settings, by_problem.items(), layers, extra, longest)
     return [rollout for _, rollouts in problems for rollout in rollouts]
 
 

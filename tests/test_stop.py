@@ -150,7 +150,7 @@ def test_sample_votes_for_the_answer_with_the_largest_sum(demo_model):
     ({"problems": [{"question": "What?"}]}, "problem 1: 'prompt' or 'messages' is missing"),
     ({"problems": None}, "problems are a text, a dict or a list of these, not None"),
     ({"scorer": "nowhere.pt"}, "nowhere.pt: no such file"),
-    ({"scorer": ("all/eos", 8, (9, 96))}, "the scorer reads all/eos; here it must be one vector"),
+    ({"scorer": ("all/eos", 8, (9, 96))}, "layer 'all'"),
     ({"scorer": ("20/eos", 28, (96,))}, "the scorer is of the model 'model' (28 layers), the run is of"),
 ])  # fmt: skip
 def test_sample_refuses_in_words_what_it_cannot_do(demo_model, arguments, error, capsys):
