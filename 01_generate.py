@@ -93,7 +93,7 @@ def parse_args(argv):
     add("--top-p", type=float, help="sample among the likeliest tokens of this mass; 1: among all" + default)
     add("--repetition-penalty", type=float, help="1: no penalty" + default)
     elsewhere = parser.add_mutually_exclusive_group()
-    elsewhere.add_argument("--requests", metavar="FILE", help="write requests for a serving engine, and no run")
+    elsewhere.add_argument("--requests", metavar="FILE", help="write requests for a server, and no run")
     elsewhere.add_argument("--responses", metavar="FILE", help="read answers made elsewhere from this file")
     add("--plain", action="store_true", help="requests with the fields that every server takes")
     add("--scorer", metavar="PT", help="stop sampling a problem when this scorer of 03 is sure of an answer")
@@ -969,7 +969,7 @@ def __getattr__(name):
     from vllm.distributed.kv_transfer.kv_connector.v1 import example_hidden_states_connector as example
 
     class LastVectors(example.ExampleHiddenStatesConnector):
-        """Writes the vectors of a request's last two tokens; vLLM's own one all, and it takes CUDA for granted."""
+        """Writes the last two tokens' vectors; vLLM's own one writes all, and takes CUDA for granted."""
 
         def _submit_async_write(self, pending):
             if not self._is_tp_rank_zero:
@@ -1110,7 +1110,8 @@ def read_by_vllm(engine, rollouts, folder):
                 continue
             if "stats" not in rollout:
                 rollout["stats"] = vllm_stats(output.prompt_logprobs, len(rollout["tokens"]))
-            yield rollout | {"hidden": vectors_of(rollout, load_file(rollout["path"])["vectors"]), "extra": {}}
+            ends = load_file(rollout["path"])["vectors"]
+            yield rollout | {"hidden": vectors_of(rollout, ends), "extra": {}}
         if not left:
             return
     die(f"vLLM gave no vectors of {len(left)} rollouts in {folder}; the same command asks once more")
@@ -1679,7 +1680,7 @@ def read_missing(run, settings, model, layers):
 
 
 def read_jobs(run, settings, model, jobs, every, layers):
-    """Yield (number, rollouts) of each problem; jobs: {number: its jobs, with "tokens"}; every: all of them."""
+    """Yield (number, rollouts) of each problem; jobs: {number: its jobs with "tokens"}; every: all jobs."""
     longest = max(len(job["prompt"]) + len(job["tokens"]) for job in every)
     if run.args.engine == "vllm":
         with vllm_engine(run.args, longest + 1, layers) as engine:
