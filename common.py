@@ -248,9 +248,7 @@ def read_meta(run: str | Path) -> dict:
 
 def sampling_of(meta: dict) -> dict:
     """{setting: value} with which a run was sampled; empty where its answers were made elsewhere."""
-    arguments = meta.get("arguments", {})
-    made_elsewhere = arguments.get("responses") and not arguments.get("requests")
-    if "sampling" not in meta or made_elsewhere:
+    if "sampling" not in meta or meta.get("arguments", {}).get("responses"):
         return {}
     settings = {name: value for name, value in meta["sampling"].items() if name != "stop_ids"}
     settings["max_new_tokens"] = meta.get("stamp", {}).get("max_new_tokens")

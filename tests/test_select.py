@@ -271,7 +271,6 @@ ALL_UNKNOWN = "temperature 1.0, not unknown; top_k 0, not unknown; max_new_token
     (AS_CALIBRATED | {"stamp": {"max_new_tokens": 16}}, SAMPLED | {"temperature": 0.2},
      "temperature 1.0, not 0.2; max_new_tokens 16, not 64"),
     (AS_CALIBRATED | {"arguments": {"responses": "made.jsonl"}}, {"top_k": 0}, "top_k unknown, not 0"),
-    (AS_CALIBRATED | {"arguments": {"responses": "made.jsonl", "requests": "asked.jsonl"}}, SAMPLED, None),
     (AS_CALIBRATED, {}, ALL_UNKNOWN),
 ])  # fmt: skip
 def test_other_sampling_settings_than_the_calibrations_are_named_once(
