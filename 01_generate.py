@@ -1554,8 +1554,7 @@ def make_meta(run, settings, model):
 def finish_run(run, settings, model):
     """Sample and read what is missing; False while other workers are at their problems."""
     refuse_other_run(run, settings.sampling)  # the model may have been downloaded
-    with open(run.folder / "problems.jsonl", "a") as lock:  # one worker at a time
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with lock_of(run):
         run = replace(run)  # without what it has cached
         if is_whole(run):
             return True  # another worker has merged the parts
@@ -1567,6 +1566,16 @@ def finish_run(run, settings, model):
             run.write_part(problems[i], run.read_part(problems[i]) + rollouts)
     read_missing(run, settings, model, layers)
     return merge(run, layers)
+
+
+@contextmanager
+def lock_of(run):
+    """Only one of the workers is at these places at a time."""
+    path = run.folder / "parts" / "lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def begin_run(run, settings, model):
@@ -1692,8 +1701,7 @@ def read_jobs(run, settings, model, jobs, every, layers):
 
 def merge(run, layers):
     """Write the run's files, in the worker that ends last; False while others are at their problems."""
-    with open(run.folder / "problems.jsonl", "a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with lock_of(run):
         run = replace(run)
         if is_whole(run):
             return True  # another worker has merged the parts

@@ -8,8 +8,6 @@
                                                     by each problem's domain
     python 05_baselines.py paper results.json ...   all tables of the paper
 
-`bash run_all.sh --paper MODEL` runs all of these.
-
 The report compares the scores in RUN/scores/*.jsonl, also your own: a file with
 a line {"id", "sample", "score"} for each rollout, where a higher score is
 better. With a "weight" from 0 to 1 it also votes; a "p" from 0 to 1 is compared
@@ -140,9 +138,7 @@ def load_repetitions(paths: list[Path]) -> tuple[list[RunArrays], RunArrays | No
     runs = [load_run(path, labels[path], left_out) for path in paths]
     for run in runs:
         if (run.ids, run.meta.get("n")) != (runs[0].ids, runs[0].meta.get("n")):
-            n = run.meta.get("n")
-            common.die(f"{run.path} has {len(run.ids)} judged problems and N={n}, which are not those of "
-                       f"{runs[0].path}; report them apart")  # fmt: skip
+            common.die(f"{run.path} has other judged problems or another N than {runs[0].path}; report them apart")
     greedy = [load_run(path, labels[path], left_out) for path in greedy_paths]
     greedy = [run for run in greedy if run.ids == runs[0].ids]
     return runs, greedy[0] if greedy else None, left_out
@@ -217,7 +213,6 @@ def read_all_scores(runs: list[RunArrays], only: list, studies: list) -> tuple[d
 
     A file may be in one run alone if it is of the calibration run with that name: LoRA reads every rollout
     once a file, so that crossing all runs would take as many times as long.
-    The scores of studies are read where --study asks for them.
     """
     found = defaultdict(list)  # name of a file -> its Scores in each run
     left_out = {}
@@ -237,7 +232,8 @@ def read_all_scores(runs: list[RunArrays], only: list, studies: list) -> tuple[d
                 found[file.stem].append(read_scores(file, run, cost))
     methods = defaultdict(list)
     for name, scores in found.items():
-        if len(scores) == len(runs) or scores[0].calibration_run == scores[0].run.path.name:
+        is_of_own_run = len(scores) == 1 and scores[0].calibration_run == scores[0].run.path.name
+        if len(scores) == len(runs) or is_of_own_run:
             methods[name.partition("@")[0]] += scores
         else:
             left_out.setdefault(name, "not in every run")
@@ -265,8 +261,10 @@ def read_scores(file, run, cost):
         for name in ("weight", "p"):
             if all(row.get(name) is not None for row in rows):
                 shares[name] = padded([float(row[name]) for row in rows], run.places)
+        if np.isnan(score).any() or not all(0 <= x.min() <= x.max() <= 1 for x in shares.values()):
+            raise ValueError
     except (TypeError, ValueError):
-        common.die(f"{file}: score, weight and p are numbers; the last two may be absent")
+        common.die(f"{file}: a score is a number, and weight and p are numbers from 0 to 1, or absent")
     calibration_run, _, seed = file.stem.partition("@")[2].rpartition("-")
     return Scores(run, score, **shares, calibration_run=calibration_run, seed=seed, cost=cost)
 
@@ -750,7 +748,7 @@ side; scoring is timed with one rollout at a time."""
 
 def report(args):
     repetitions = defaultdict(list)  # (model, data set) -> runs
-    for path in map(Path, args.runs):
+    for path in dict.fromkeys(map(Path, args.runs)):
         meta = common.read_meta(path)
         repetitions[common.model_name(meta["model"]), common.short_name(meta["dataset"])].append(path)
     for paths in repetitions.values():
@@ -803,7 +801,8 @@ def make_section(model, dataset, paths, args):
         notes.append(f"{dataset}: {len(left_out)} problems left out of all rows: no answer could be judged")
     for why in sorted({*not_read.values()}):
         names = [name for name in not_read if not_read[name] == why]
-        names[4:] = [f"{len(names) - 4} more"] * (len(names) > 4)
+        if len(names) > 4:
+            names[4:] = [f"{len(names) - 4} more"]
         notes.append(f"{dataset}: no row for {', '.join(names)}: {why}")
     return {
         "title": title, "notes": notes, "model": model, "dataset": dataset,
@@ -933,7 +932,7 @@ def score_rollouts(run, name, verifier, cost, *made_of):
     path = run / "scores" / f"{name}.jsonl"
     cost_file = path.with_suffix(".cost.json")
     model = verifier.model
-    origin = origin_of(*made_of, run / "rollouts.jsonl")
+    origin = origin_of(*made_of, run / "rollouts.jsonl") | {"model_stamp": getattr(model, "model_stamp", None)}
     cost = cost | {"parameters": model.num_parameters(), "device": common.device_name(model.device)} | origin
     earlier = common.read_json(cost_file) if path.is_file() and cost_file.is_file() else {}
     rows = common.read_jsonl(path) if earlier.get("stamp") == origin["stamp"] else []
@@ -1093,7 +1092,8 @@ def train_adapters(verifier, adapters, words, examples, args, seed):
     batches = math.ceil(len(examples) / BATCH)
     steps = args.epochs * batches
     optimizer = torch.optim.AdamW(adapters.values(), args.lr, weight_decay=0.0)
-    schedule = get_linear_schedule_with_warmup(optimizer, min(WARM_UP, steps // 2), steps)
+    schedule = get_linear_schedule_with_warmup(optimizer, 1 + min(WARM_UP, steps // 2), 1 + steps)
+    schedule.step()  # its first rate is 0
     lengths = []  # of all sequences that were read
     # Activations are computed again in the backward pass, so that a long answer fits
     recompute = getattr(model.train(), "activation_checkpointing_enable", model.gradient_checkpointing_enable)
@@ -1146,15 +1146,15 @@ PRM_TOKENS = 2048  # so many of an answer's last tokens are read, as in the auth
 
 
 def prm(args):
-    # with a score at each step (ReasonFlux-PRM-7B), or one at the end (ReasonFlux-PRM-1.5B)?
     has_steps = "Qwen2ForProcessRewardModel" in (common.load_config(args.prm).architectures or ())
     verifier = load_step_prm(args) if has_steps else load_final_prm(args)
     for run in args.runs:
-        score_rollouts(Path(run), f"prm.{common.model_name(args.prm)}", verifier, {})
+        name = f"prm.{common.model_name(args.prm)}"
+        score_rollouts(Path(run), name, verifier, {}, common.model_stamp(args.prm))
 
 
 def load_final_prm(args):
-    """A causal model with a linear head, reward_head.pt, on the last state of a plain text."""
+    """ReasonFlux-PRM-1.5B: a causal model with a linear head, reward_head.pt, on the last state of a text."""
     from transformers.utils import cached_file
 
     with common.loading(args.prm):
@@ -1173,7 +1173,7 @@ def load_final_prm(args):
 
 
 def load_step_prm(args):
-    """Qwen2 with a two-layer head at the mark behind each paragraph: the mean probability to be good."""
+    """ReasonFlux-PRM-7B: a two-layer head at each paragraph's end: the mean probability to be good."""
     from transformers import AutoTokenizer, Qwen2ForTokenClassification
 
     class StepRewardModel(Qwen2ForTokenClassification):
@@ -1187,7 +1187,9 @@ def load_step_prm(args):
     dtype = common.pick_dtype("auto", device)
     with common.loading(args.prm):
         tokenizer = AutoTokenizer.from_pretrained(args.prm)
-        model = StepRewardModel.from_pretrained(args.prm, dtype=dtype)
+        model, loaded = StepRewardModel.from_pretrained(args.prm, dtype=dtype, output_loading_info=True)
+    if loaded["missing_keys"]:
+        common.die(f"--prm {args.prm}: its files lack {', '.join(sorted(loaded['missing_keys'])[:3])}")
     model.to(device).eval().score.float()
     mark = tokenizer.convert_tokens_to_ids(STEP_END)
 
@@ -1215,10 +1217,10 @@ Answer with one word, math or coding."""
 
 def route(args):
     """Score RUNs by the scorer of each problem's domain, as the model names it."""
-    if len(args.math) != len(args.code):
-        common.die(f"--math and --code: {len(args.math)} and {len(args.code)} scorers; give them in pairs")
     scorers = {path: common.load_scorer(path) for path in (*args.math, *args.code)}
     pairs = {pair_name(*pair): pair for pair in zip(args.math, args.code)}
+    if len(pairs) < max(len(args.math), len(args.code)):
+        common.die("--math and --code: give scorers in pairs, each pair with names of its own")
     runs = [*map(Path, args.runs)]
     load = cache(partial(load_model_of, runs, args))  # where something is left to do
 
@@ -1234,7 +1236,6 @@ def route(args):
         origin = origin_of(ROUTER, run / "rollouts.jsonl", *map(Path, (*args.math, *args.code)))
         last = run / "scores" / f"{[*pairs][-1]}.cost.json"  # is written after all others
         if last.is_file() and common.read_json(last).get("stamp") == origin["stamp"]:
-            print(f"{run}: routed by these scorers before")
             continue
         with torch.inference_mode():
             domains = {row["id"]: ask(row["prompt"]) for row in problems}
@@ -1546,5 +1547,4 @@ def parse_args(words: list[str]) -> tuple[str, argparse.Namespace]:
 
 
 if __name__ == "__main__":
-    kept = "written scores and adapters are kept, a report is written at its end; the same command resumes"
-    common.entry(main, kept)
+    common.entry(main, "scores that were written are kept; the same command goes on with the others")

@@ -314,11 +314,12 @@ def stamp(*parts) -> str:
     """A few letters that change with what an output was made of: files (their paths), bytes, JSON values."""
     digest = hashlib.sha256()
     for part in parts:
+        content = part
         if isinstance(part, Path):
-            part = part.read_bytes()
+            content = part.read_bytes()
         elif not isinstance(part, (bytes, memoryview)):
-            part = json.dumps(part, sort_keys=True).encode()
-        digest.update(hashlib.sha256(part).digest())  # of one length, so that parts do not run together
+            content = json.dumps(part, sort_keys=True).encode()
+        digest.update(hashlib.sha256(content).digest())  # of one length, so that parts do not run together
     return digest.hexdigest()[:16]
 
 
@@ -918,8 +919,8 @@ def asked_as(problems: list[dict]) -> list[str]:
 
 def asked_otherwise(asked: list[str], scorer: Scorer) -> list[str]:
     """[what is unlike the calibration of a scorer], nothing or the kinds of problems."""
-    learned = scorer.checkpoint.get("asked") or asked
-    return [] if {*asked} <= {*learned} else [f"kind {', '.join(asked)}, not {', '.join(sorted({*learned}))}"]
+    learned = sorted({way.split()[0] for way in scorer.checkpoint.get("asked") or asked})
+    return [] if {*asked} <= {*learned} else [f"kind {', '.join(asked)}, not {', '.join(learned)}"]
 
 
 def without_system(messages):

@@ -281,7 +281,7 @@ for ((i = 0; i < ${#files[@]}; i += 2)); do
     [ "$a" != "$b" ] || fail "A and B are both named '$a' (select on other problems than you calibrate on)"
     names+=("$a" "$b")
     calibrate_on+=("$a") select_on+=("$b") checked_files+=("${files[i]}")
-    if [ -f "$file" ] && ! grep -qE '"(answer|tests)": *[^n ]' "$file"; then
+    if [ -f "$file" ] && ! grep -qE '"(answer|tests)"\s*:\s*([^n ]|$)' "$file"; then
         open_files+=("$file") open_like+=("$a") # without answers it can neither teach nor be judged
         continue
     fi
@@ -298,7 +298,8 @@ mkdir -p "$base" 2>/dev/null && [ -w "$base" ] || fail "cannot write to $base; c
 trap 'stop 130' INT
 trap 'stop 143' TERM
 exec 9>>"$log" # the file to lock, as a folder cannot be locked on NFS; a killed process loses its lock
-flock -n 9 || { echo "waiting for another run_all.sh that is at work in $base" >&2; run flock 9; }
+flock -n 9 || echo "waiting for another run_all.sh that is at work in $base" >&2
+until flock -n 9; do sleep 1; done # a waiting flock would not let bash handle a signal
 trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
 
 # ---- The five steps
@@ -309,7 +310,7 @@ for seed in "${run_seeds[@]}"; do generate "${checked_files[@]}" --seed "$seed";
 for i in "${!open_files[@]}"; do # asked as the problems of their A were, if all of these have one kind
     file=${open_files[i]} like=${open_like[i]} flags=()
     kind=$(grep -oE '"kind": "\w+"' "$base/$like/${run_seeds[0]}/problems.jsonl" | sort -u | cut -d '"' -f 4)
-    if [ "$(wc -l <<<"$kind")" = 1 ]; then
+    if [ "$(wc -l <<<"$kind")" = 1 ] && [[ ${FLAGS_01:-} != *--kind* ]]; then
         echo "$file: problems without a kind are $kind, as those of $like" >&2
         flags=(--kind "$kind")
     fi
