@@ -749,15 +749,16 @@ def refuse_changes(copies, tests=""):
                 raise Verdict(f"failed: the program changed {path}.{name}")
 
 
-def check(value, wanted):
-    """The test of an assert or if. One that fails where the program called it could be caught, by
-    `except Exception: pass`, or in a `with` of the program's object; that it holds later makes up for it."""
+def check(value, is_assert):
+    """The test of an assert or if. An assert that fails where the program called it could be caught, by
+    `except Exception: pass`, or in a `with` of the program's object; that it holds later makes up for it.
+    What an if raises the program may have to catch."""
     checks.ran += 1
     frame = sys._getframe(1)
     files = (caller.f_code.co_filename for caller, _ in traceback.walk_stack(frame))
-    if bool(value) is wanted:
+    if value:
         checks.caught.discard(frame.f_lineno)
-    elif "solution.py" in files or not re.search(CATCHES, checks.tests):
+    elif is_assert and ("solution.py" in files or not re.search(CATCHES, checks.tests)):
         checks.caught.add(frame.f_lineno)
     return value
 
