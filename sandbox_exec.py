@@ -271,25 +271,21 @@ class Server:
     """The caller's end of one fork server."""
 
     def __init__(self, disabled):
-        self.disabled = [*disabled]
-        self.start()
-
-    def start(self):
         """Start a server with as many layers as it can use: one that can't use a layer ends."""
         for count in range(len(LAYERS)):
             for more in itertools.combinations(LAYERS[1:], count):
-                if self.launch([*self.disabled, *more]):
-                    self.disabled += more
+                self.disabled = [*disabled, *more]
+                if self.launch():
                     return
         raise RuntimeError(f"the sandbox cannot start: {self.banner}")
 
-    def launch(self, disabled):
-        """Start a process, and return whether it can use all layers but these."""
+    def launch(self):
+        """Start a process, and return whether it can use all layers that are not disabled."""
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # the caller's folder, the first of sys.path, may have a module named as one of the library's
         start = ("import marshal, sys\ndel sys.path[0]\nmodule = {'__name__': 'sandbox_exec'}\n"
                  "exec(marshal.load(sys.stdin.buffer), module)\n"
-                 f"module['serve']({theirs.fileno()}, {disabled})")
+                 f"module['serve']({theirs.fileno()}, {self.disabled})")
         with theirs:
             self.process = subprocess.Popen([sys.executable, "-s", "-B", "-c", start],
                                             pass_fds=[theirs.fileno()], env=clean_environment(),
@@ -322,8 +318,8 @@ class Server:
             socket.send_fds(self.socket, [marshal.dumps(header)], [file.fileno() for file in files])
             return ast.literal_eval(receive(self.socket)[0].decode())
         self.end()
-        with contextlib.suppress(RuntimeError, OSError):                   # the next job tries again
-            self.start()
+        with contextlib.suppress(OSError):        # with the same layers; the next job tries again
+            self.launch()
         raise Verdict("error: the server of this job died or hung")
 
 

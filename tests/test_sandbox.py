@@ -230,12 +230,20 @@ def test_busy_machine_turns_no_right_answer_into_a_timeout(pool):
 
 
 def test_death_of_the_server_is_no_verdict(monkeypatch):
-    """The job cannot be judged, and the next one has a new server."""
+    """The job cannot be judged, and the next one has a new server, with the same layers."""
+    error = "error: the server of this job died"
     slow = SQUARE.replace("return", "import time; time.sleep(1); return")
     with Pool(1) as pool:
         threading.Timer(0.3, sandbox_exec.kill, [pool.servers[0].process.pid]).start()
-        assert judge(pool, slow).reason.startswith("error: the server of this job died")
+        assert judge(pool, slow).reason.startswith(error)
         assert judge(pool, SQUARE).reason == "passed"
+        starts = iter([b"not a server", sandbox_exec.this_file_compiled()])
+        monkeypatch.setattr(sandbox_exec, "this_file_compiled", starts.__next__)
+        sandbox_exec.kill(pool.servers[0].process.pid)
+        for _ in range(2):                        # the second finds that the new server died at once
+            assert judge(pool, SQUARE).reason.startswith(error)
+        assert judge(pool, SQUARE).reason == "passed"
+        assert pool.servers[0].banner == pool.banner
 
 
 def test_tests_may_name_the_program_in_texts(pool):
