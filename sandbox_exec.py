@@ -394,7 +394,7 @@ def read_tests(text, prelude, style, entry_point):
     if not wrapper.found:
         raise Verdict("error: the tests have no assert")
     has_pytest = importlib.util.find_spec("pytest") is not None
-    is_check = style == "check" or style == "auto" and "check" in functions
+    is_check = style == "check" or style == "auto" and entry_point != "" and "check" in functions
     if is_check and not (entry_point and "check" in functions):
         raise Verdict("error: tests of the style check define check(candidate) and need an entry_point")
     return {
@@ -403,7 +403,7 @@ def read_tests(text, prelude, style, entry_point):
         "tests_code": tests_code,
         "prelude_code": prelude_code,
         "modules": sorted(modules - {"solution", "tests", "__main__", "pytest"}),
-        "used": sorted({*re.findall(r"\w+", text), *[entry_point] * is_check}),    # also in eval("add(1, 2)")
+        "used": sorted({*re.findall(r"\w+", text), entry_point}),   # also in eval("add(1, 2)")
         "entry_point": entry_point,
         "is_check": is_check,
         "need_pytest": bool(MORE_OF_PYTEST.search(text)) or "approx" in text and has_pytest,

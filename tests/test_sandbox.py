@@ -138,8 +138,10 @@ def test_prelude_stands_in_front_of_program_and_tests(pool):
     assert judge(pool, SQUARE, prelude="from math import nope\n").reason.startswith(error)
     error = "error: tests of the style check define check(candidate) and need an entry_point"
     assert judge(pool, SQUARE, AT_9, style="check").reason == error
-    assert judge(pool, SQUARE, entry_point=None).reason == error
-    assert judge(pool, SQUARE, "def check(x): return x == 9\nassert check(f(3))\n", style="pytest").passed
+    helper = "def check(x): return x == 9\nassert check(f(3))\n"
+    assert judge(pool, SQUARE, helper, style="pytest").passed
+    assert judge(pool, SQUARE, helper, entry_point=None).passed
+    assert judge(pool, "def f(x): return x\n", helper, entry_point=None).passed is False
 
 
 LEGITIMATE = programs("legitimate")
