@@ -53,6 +53,13 @@ def test_says_how_a_program_cheats(pool, name, reason):
     assert judge(pool, *CHEATS[name]).reason == f"failed: {reason}"
 
 
+@pytest.mark.parametrize("data", ["b'passed'", "b'startedpassed'", "bytes(9)", "b'\\xff' * 70000"])
+def test_garbage_is_no_pass(pool, data):
+    """Whatever a program sends as its answer: no pass, and no error of the sandbox's own."""
+    code = f"import os\ndef f(x):\n    os.set_blocking(4, False)\n    os.write(4, {data})\n    os._exit(0)\n"
+    assert judge(pool, code, "assert f(3)\n").passed is False
+
+
 # ---- the machine around the program
 
 
