@@ -74,6 +74,7 @@ VERDICTS = [
     ("raise ValueError('no')\n", stdio(("", "1")), "failed: input 1 of 1: exit status 1 ValueError: no"),
     ("print(1\n", stdio(("", "1")), "failed: input 1 of 1: exit status 1 SyntaxError"),
     ("print('0.50 2.0')\n", stdio(("", ".5 2")), "passed"),
+    ("print('1_0.0')\n", stdio(("", "10")), "failed: input 1 of 1: wrong output"),
     ("print('0.5  0.25')\nprint('1  2')\n", stdio(("", ".5 .25\n1 2")), "failed: input 1 of 1: wrong output"),
 ]
 
