@@ -127,7 +127,7 @@ class Pool(contextlib.AbstractContextManager):
             self.banner = self.servers[0].banner
             if "verdict=protected" not in self.banner and not unsafe:
                 raise RuntimeError("a program could write what the caller reads later, so verdicts would not "
-                                   f"be sound; unsafe=True runs all the same; {self.banner}")
+                                   f"be sound; only Pool(unsafe=True) runs here; {self.banner}")
         except BaseException:
             self.close()
             raise
@@ -1228,14 +1228,15 @@ def set_limit(which, value, soft=False):
 
 def main() -> None:
     import argparse
+    from pathlib import Path
     parser = argparse.ArgumentParser(description="Run one untrusted program against tests.")
     parser.add_argument("program", help="file with the untrusted program")
     parser.add_argument("tests", help='file with tests, or .json with {"inputs": [...], "outputs": [...]}')
     parser.add_argument("--entry-point", help="name of the function under test; check(candidate) needs it")
     args = parser.parse_args()
     try:
-        with open(args.program, encoding="utf-8") as program, open(args.tests, encoding="utf-8") as tests:
-            code, tests = program.read(), tests.read()
+        code = Path(args.program).read_text(encoding="utf-8")
+        tests = Path(args.tests).read_text(encoding="utf-8")
         if args.tests.endswith(".json"):
             tests = json.loads(tests)
         result = run_tests(code, tests, entry_point=args.entry_point)
