@@ -27,10 +27,10 @@ add. vLLM has vectors of the layers before the final one, no self_certainty.
 (special: the end of each word `return` and the colon that ends a `def` line).
 
 --requests writes requests in the OpenAI batch format, for `vllm run-batch`,
-SGLang or an API. The same command with --responses reads the batch file that
-came back, or rows {"id", "response": text}, with "finish": "length" if the
-answer was cut and "tokens": ids with the ending one, without which the text
-is tokenised again. Such a run does not grow.
+SGLang or an API. With the same flags but --responses it reads the batch file
+that came back, or rows {"id", "response": text}, with "finish": "length" if
+the answer was cut and "tokens": ids with the ending one, without which the
+text is tokenised again. Such a run does not grow.
 
 --scorer S --stop 0.9: a problem gets 1, 2, 3, 5, 8, 12, 16 rollouts, until
 one of them is right with that probability by this scorer.
@@ -1261,7 +1261,7 @@ def response_of(tokenizer, rollout):
 
 
 def write_requests(args, problems, settings):
-    """A request a rollout; its custom_id is the problem's id, # and the sample."""
+    """A request a rollout; its custom_id is the problem's id, #, the sample, - and a stamp of what is asked."""
     if settings.tokenizer.chat_template is None:
         die("this model has no chat template, and requests are chats; sample it here, or by --engine vllm")
     sampling = settings.sampling
@@ -1277,13 +1277,17 @@ def write_requests(args, problems, settings):
             shared["chat_template_kwargs"] = {"enable_thinking": True}
         for job in jobs:
             body = shared | {"max_tokens": job["limit"], "seed": job["key"] >> 31}
-            name = f"{problem['id']}#{job['sample']}"
+            name = f"{problem['id']}#{job['sample']}-{stamp_of_request(job, settings)}"
             rows.append({"custom_id": name, "method": "POST", "url": "/v1/chat/completions", "body": body})
     common.write_jsonl(args.requests, rows)
     print(f"{args.requests}: {len(rows)} requests", file=sys.stderr)
     if args.plain and (sampling["top_k"] or sampling["repetition_penalty"] != 1):
         print(f"--plain: make the server itself sample by {sampling}", file=sys.stderr)
     print(args.requests)
+
+
+def stamp_of_request(job, settings):
+    return common.stamp(job["prompt"], job["limit"], settings.sampling)
 
 
 def read_responses(run, settings):
@@ -1301,6 +1305,8 @@ def read_responses(run, settings):
             if first is None:
                 first = len(found[name])
             for number, choice in enumerate(choices):
+                if choice.get("stamp") not in (None, stamp_of_request(jobs[name], settings)):
+                    die(f"{path}: {name!r} was asked otherwise; give the flags and prompts of --requests")
                 if choice.get("prompt") not in (None, jobs[name]["prompt"]):
                     odd["answers are to another prompt than this model's files give"].append(name)
                 try:
@@ -1332,10 +1338,11 @@ def read_row(row):
     if isinstance(response, str):
         choice = {"message": {"content": response}, "finish_reason": row.get("finish")}
         return str(row["id"]), None, [choice | {"token_ids": row.get("tokens")}]
-    name, _, number = row["custom_id"].rpartition("#")
+    name, _, request = row["custom_id"].rpartition("#")
+    number, _, stamp = request.partition("-")
     body = (response or {}).get("body") or {}
-    prompt = {"prompt": body.get("prompt_token_ids")}
-    choices = [choice | prompt for choice in body.get("choices") or []]
+    asked = {"prompt": body.get("prompt_token_ids"), "stamp": stamp or None}
+    choices = [choice | asked for choice in body.get("choices") or []]
     return name, int(number or 0), choices or [{"error": str(row.get("error") or body)}]
 
 
@@ -1443,7 +1450,10 @@ def find_run(args, dataset):
     refuse_other_run(run)
     kept = sum(run.counts.values()) - sum(min(run.counts[p["id"]], args.n) for p in run.asked)
     if kept:
-        say(f"{folder} keeps {kept} rollouts beyond -n and the problems of this command")
+        say(f"{folder} keeps {kept} rollouts beyond -n and the problems of this command; later steps use them")
+    fewer = [p["id"] for p in run.asked if run.counts[p["id"]] < args.n]
+    if fewer and run.finished and run.meta["stamp"]["responses"]:
+        say(f"{folder} has fewer than {args.n} given answers to {len(fewer)} problems, and does not grow")
     return run
 
 
@@ -1554,6 +1564,7 @@ def make_meta(run, settings, model):
 def finish_run(run, settings, model):
     """Sample and read what is missing; False while other workers are at their problems."""
     refuse_other_run(run, settings.sampling)  # the model may have been downloaded
+    given = read_responses(run, settings) if run.args.responses and lacks_rollouts(run) else None
     with lock_of(run):
         run = replace(run)  # without what it has cached
         if is_whole(run):
@@ -1562,7 +1573,7 @@ def finish_run(run, settings, model):
     layers = [*run.layers(settings.config.num_hidden_layers)]
     problems = run.problems
     if lacks_rollouts(run):
-        for i, rollouts in sample_missing(run, settings, model, layers):
+        for i, rollouts in sample_missing(run, settings, model, layers, given):
             run.write_part(problems[i], run.read_part(problems[i]) + rollouts)
     read_missing(run, settings, model, layers)
     return merge(run, layers)
@@ -1624,18 +1635,18 @@ def by_layer(hidden, layers):
     return dict(zip(layers, hidden.clone().unflatten(0, (-1, len(TOKENS)))))
 
 
-def sample_missing(run, settings, model, layers):
+def sample_missing(run, settings, model, layers, given):
     """Yield (number of a problem, rollouts that it lacked) of this worker, not all with vectors."""
     args = run.args
     rank, world = worker()
-    new = read_responses(run, settings) if args.responses else rollout_jobs(settings, run.asked)
+    new = given or rollout_jobs(settings, run.asked)
     jobs = {}
     for i, problem in enumerate(run.asked):
         held = run.counts[problem["id"]]
         has_stopped = held and args.scorer
         if i % world == rank and held < len(new[i]) and not has_stopped:
             jobs[i] = new[i][held:]
-    if not jobs or args.responses:
+    if not jobs or given:
         yield from jobs.items()
         return
     if args.engine == "vllm":
@@ -1866,6 +1877,8 @@ def main(argv=None):
     args = parse_args(argv)
     if Path(args.model).is_dir():
         args.model = str(Path(args.model).resolve())  # one name from wherever it is called
+    elif args.model.startswith(("/", ".", "~")):
+        die(f"{args.model}: there is no such folder")
     args.model_stamp = common.model_stamp(args.model, args.revision)
     if args.scorer:  # a damaged scorer is refused before anything else reads it
         common.load_scorer(args.scorer)

@@ -194,7 +194,7 @@ def parse(text, where):
             json.dumps(value, ensure_ascii=False).encode()  # raises for half of a surrogate pair
         return value
     except (ValueError, RecursionError) as error:
-        die(f"{where}: not JSON ({error}); {WHEN_DAMAGED}")
+        die(f"{where}: not JSON ({error}); give one object a line; {WHEN_DAMAGED}")
 
 
 def refuse_constant(name):
@@ -812,6 +812,9 @@ def normalise_problem(row: dict, where: str, number: int, kind: str | None = Non
     for name, choices in (("kind", KINDS), ("style", STYLES)):
         if problem.get(name, choices[0]) not in choices:
             die(f"{where}: the {name} {problem[name]!r} is none of {', '.join(choices)}")
+    judged_by, other = ("tests", "answer") if problem["kind"] == "code" else ("answer", "tests")
+    if other in problem and judged_by not in problem:
+        die(f"{where}: {problem['kind']} is judged by the field {judged_by!r}, and there is only {other!r}")
     return problem
 
 

@@ -44,10 +44,7 @@ PY
 find_python() { # print the path of a Python with the packages; make .venv if there is none
     local python venv=$here/.venv
     for python in "$venv/bin/python" python3; do
-        if has_packages "$python"; then
-            command -v "$python"
-            return
-        fi
+        if has_packages "$python"; then command -v "$python"; return; fi
     done
     echo "making .venv and installing requirements.txt (once, minutes) ..." >&2
     python3 -m venv "$venv" >&2 &&
@@ -68,11 +65,16 @@ step() { run "$PYTHON" "$here/$1" "${@:2}"; }
 check_flags() { # SCRIPT ARGUMENT...: let the script parse its arguments, and do nothing else
     local message
     message=$("$PYTHON" - "$here" "$@" 2>&1 <<'PY'
-import importlib, sys
+import importlib, pathlib, sys
 here, script, *arguments = sys.argv[1:]
 sys.path.insert(0, here)
 parse_args = importlib.import_module(script).parse_args
-importlib.import_module("common").entry(lambda: parse_args(arguments), "no step was started")
+common = importlib.import_module("common")
+def check():
+    for dataset in getattr(parse_args(arguments), "datasets", ()):
+        if pathlib.Path(dataset).is_file():
+            common.load_problems(dataset)
+common.entry(check, "no step was started")
 PY
     ) || fail "$1: ${message##*error: }"
 }
@@ -94,9 +96,7 @@ generate() { # in as many processes as `processes` says, which share the problem
         pids+=($!)
     done
     run "${command[@]}" >/dev/null
-    for pid in "${pids[@]}"; do
-        wait "$pid" || fail "a process of 01_generate.py ended too early; $log says why"
-    done
+    for pid in "${pids[@]}"; do wait "$pid" || fail "a process of 01 ended too early; $log says why"; done
 }
 
 name_of() { basename "$1" | sed 's/\.json.*//'; } # of a data set's folder, as 01_generate.py names it
@@ -281,7 +281,7 @@ for ((i = 0; i < ${#files[@]}; i += 2)); do
     [ "$a" != "$b" ] || fail "A and B are both named '$a' (select on other problems than you calibrate on)"
     names+=("$a" "$b")
     calibrate_on+=("$a") select_on+=("$b") checked_files+=("${files[i]}")
-    if [ -f "$file" ] && ! grep -qE '"(answer|tests)"\s*:\s*([^n ]|$)' "$file"; then
+    if [ -f "$file" ] && ! grep -qE '"(answer|tests)"\s*:\s*([^n" []|"[^"]|\[[^]]|$)' "$file"; then
         open_files+=("$file") open_like+=("$a") # without answers it can neither teach nor be judged
         continue
     fi

@@ -151,7 +151,7 @@ def test_what_a_smaller_command_does_not_name_stays(whole, tmp_path, capsys):
     before = {path: path.stat().st_mtime_ns for path in run.iterdir()}
     sample(tmp_path, 2, PROBLEMS[:3])
     assert {path: path.stat().st_mtime_ns for path in run.iterdir()} == before
-    assert capsys.readouterr().err == f"{run} keeps 14 rollouts beyond -n and the problems of this command\n"
+    assert capsys.readouterr().err == f"{run} keeps 14 rollouts beyond -n and the problems of this command; later steps use them\n"
 
 
 def test_an_unfinished_run_ends_with_what_a_smaller_command_asks_for(tmp_path, whole, parts):
@@ -298,6 +298,11 @@ def test_a_corrected_reference_is_taken_over_and_judged(begun, tmp_path, run_her
     run_here("02_label.py", begun)
     after = common.read_labels(begun)
     assert after[2]["label"] == 1 and before[:2] == after[:2] and before[4:] == after[4:]
+
+
+def test_a_folder_that_is_not_there_is_named(begun, tmp_path):
+    """It is not another model, whose run would be in the way."""
+    assert refused(tmp_path, 2, PROBLEMS[:3], model="/nowhere/model") == "/nowhere/model: there is no such folder"
 
 
 def test_greedy_runs_grow_by_problems(tmp_path):

@@ -13,7 +13,7 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 
 import pytest
-from conftest import ROOT, assert_same_run, dies, stored, tokens_of
+from conftest import ROOT, assert_same_run, dies, edit_jsonl, stored, tokens_of
 from transformers import AutoTokenizer
 
 import common
@@ -47,7 +47,7 @@ def ask(folder, *flags):
     rows = common.read_jsonl(file)
     assert {(row["method"], row["url"]) for row in rows} == {("POST", "/v1/chat/completions")}
     assert len({row["body"]["seed"] for row in rows}) == len({row["custom_id"] for row in rows}) == len(rows)
-    return {row["custom_id"]: row["body"] for row in rows}
+    return {row["custom_id"].rpartition("-")[0]: row["body"] for row in rows}
 
 
 def prompts_of(folder, model=MODEL):
@@ -268,6 +268,28 @@ def test_a_run_of_an_engines_answers_is_gone_on_with_as_any_other(sampled, tmp_p
     (run / "rollouts.jsonl").unlink()
     with pytest.raises(common.BadInput, match=r"made with other settings \(responses\)"):
         program(*command)
+
+
+def test_answers_to_other_requests_are_refused_and_too_few_are_told_of(sampled, tmp_path, capsys):
+    problems = shutil.copy(sampled / "p.jsonl", tmp_path / "p.jsonl")
+    command = MODEL, problems, "-n", N, "--max-new-tokens", 30, "--out", tmp_path
+    program(*command, "--requests", tmp_path / "asked.jsonl")
+    names = [row["custom_id"] for row in common.read_jsonl(tmp_path / "asked.jsonl")]
+    rows = batch_rows(sampled / "model/p/32", with_token_ids, 1)
+    assert [row["custom_id"] for row in rows] == [name.rpartition("-")[0] for name in names]
+    rows = [row | {"custom_id": name} for row, name in zip(rows, names)]
+    answers = tmp_path / "answers.jsonl"
+    common.write_jsonl(answers, rows)
+    words = "'math_a/0' was asked otherwise; give the flags and prompts of --requests"
+    assert words in dies(capsys, program, *command, "--responses", answers, "--temperature", 0.5)
+    common.write_jsonl(answers, rows[:-1])
+    for _ in range(2):
+        capsys.readouterr()
+        program(*command, "--responses", answers)
+    assert f"has fewer than {N} given answers to 1 problems, and does not grow" in capsys.readouterr().err
+    edit_jsonl(problems, lambda row: row | {"prompt": f"{row['prompt']}?"})
+    other = tmp_path / "other"
+    assert words in dies(capsys, program, *command[:-1], other, "--responses", answers)
 
 
 def test_what_the_prompt_holds_or_the_server_took_out(tmp_path, capsys):
