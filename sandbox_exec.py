@@ -362,8 +362,7 @@ def receive(sock):
 # The caller's process compiles the tests, once for many programs with the same tests. Each assert and other
 # check is wrapped in a call that counts it and looks at what it compares.
 
-# What only pytest itself can run.
-MORE_OF_PYTEST = re.compile(r"""
+MORE_OF_PYTEST = re.compile(r"""                  # what only pytest itself can run
     \bpytest\.(?!(raises|approx|main)\b)\w | \bpytest[ ]as\b | ^from[ ]pytest[ ]import[ ](?!(raises|approx)$)
     | \braises\([^()'"]*,(?!\s*match=) | \braises\([^:]*\)[ ]as[ ](?P<e>\w+)(?s:.*)\b(?P=e)[.](?!type|value)
     | ^[ ]*async[ ]def[ ]test | ^[ ]*def[ ]test\w*\((?!\)|self\b|cls\b)        # with fixtures
