@@ -1261,7 +1261,7 @@ def response_of(tokenizer, rollout):
 
 
 def write_requests(args, problems, settings):
-    """A request a rollout; its custom_id is the problem's id, #, the sample, - and a stamp of what is asked."""
+    """A request a rollout; its custom_id: the problem's id, #, the sample, - and a stamp of what is asked."""
     if settings.tokenizer.chat_template is None:
         die("this model has no chat template, and requests are chats; sample it here, or by --engine vllm")
     sampling = settings.sampling
@@ -1450,7 +1450,7 @@ def find_run(args, dataset):
     refuse_other_run(run)
     kept = sum(run.counts.values()) - sum(min(run.counts[p["id"]], args.n) for p in run.asked)
     if kept:
-        say(f"{folder} keeps {kept} rollouts beyond -n and the problems of this command; later steps use them")
+        say(f"{folder} keeps {kept} rollouts beyond -n and these problems; later steps use them")
     fewer = [p["id"] for p in run.asked if run.counts[p["id"]] < args.n]
     if fewer and run.finished and run.meta["stamp"]["responses"]:
         say(f"{folder} has fewer than {args.n} given answers to {len(fewer)} problems, and does not grow")

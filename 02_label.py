@@ -1156,6 +1156,7 @@ class Parser:
             name, binding = OPERATORS.get(self.next, ("mul", 5))
             if binding < least:
                 return node
+            is_measure = is_number(node) or node.kind == "value" and self.next[1:] in UNITS
             if self.next in OPERATORS:
                 self.take()
                 sign = self.take("+", "-") if binding == 5 else None
@@ -1164,7 +1165,7 @@ class Parser:
                 node = replace(node, unit="%") if is_number(node) else compute("div", node, number(100))
             elif self.next in SCALES and is_number(node):
                 node = compute("mul", node, number(SCALES[self.take()]))
-            elif self.next[:1] == '"' and (is_number(node) or node.kind == "value" and self.next[1:] in UNITS):
+            elif self.next[:1] == '"' and is_measure:
                 unit = self.units()
                 last = self.tokens[self.at - 1]  # ends units, or is the noun
                 is_noun = last[0] == '"' and last[1:] not in UNITS

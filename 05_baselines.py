@@ -138,7 +138,7 @@ def load_repetitions(paths: list[Path]) -> tuple[list[RunArrays], RunArrays | No
     runs = [load_run(path, labels[path], left_out) for path in paths]
     for run in runs:
         if (run.ids, run.meta.get("n")) != (runs[0].ids, runs[0].meta.get("n")):
-            common.die(f"{run.path} has other judged problems or another N than {runs[0].path}; report them apart")
+            common.die(f"{run.path} has other problems or another N than {runs[0].path}; report them apart")
     greedy = [load_run(path, labels[path], left_out) for path in greedy_paths]
     greedy = [run for run in greedy if run.ids == runs[0].ids]
     return runs, greedy[0] if greedy else None, left_out
@@ -182,7 +182,7 @@ def windows_for(runs):
     if not all((run.path / "tokens.pt").is_file() for run in runs):
         return common.WINDOW, common.TAIL  # rollouts.jsonl has these; others are computed from the tokens
     lengths = [row["n_tokens"] for run in runs for row in run.rollouts]
-    nearest = 2 ** round(math.log2(max(np.median(lengths), 2) / 2))  # power of two to half of the median answer
+    nearest = 2 ** round(math.log2(max(np.median(lengths), 2) / 2))  # power of two to half of the median
     return min(nearest, common.WINDOW), min(nearest, common.TAIL)
 
 
@@ -932,7 +932,7 @@ def score_rollouts(run, name, verifier, cost, *made_of):
     path = run / "scores" / f"{name}.jsonl"
     cost_file = path.with_suffix(".cost.json")
     model = verifier.model
-    origin = origin_of(*made_of, run / "rollouts.jsonl") | {"model_stamp": getattr(model, "model_stamp", None)}
+    origin = origin_of(*made_of, run / "rollouts.jsonl") | {"model_stamp": vars(model).get("model_stamp")}
     cost = cost | {"parameters": model.num_parameters(), "device": common.device_name(model.device)} | origin
     earlier = common.read_json(cost_file) if path.is_file() and cost_file.is_file() else {}
     rows = common.read_jsonl(path) if earlier.get("stamp") == origin["stamp"] else []

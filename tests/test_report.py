@@ -764,7 +764,7 @@ def test_repetitions_are_different_runs_of_the_same_problems_and_n(tmp_path):
     b = make_run(tmp_path / "b", problems=4, n=2)
     c = make_run(tmp_path / "c", problems=3, n=4)
     for other in (b, c):
-        assert f"{other} has other judged problems or another N than {a}" in refusal(a, other)
+        assert f"{other} has other problems or another N than {a}" in refusal(a, other)
 
 
 def test_what_a_report_needs_is_looked_at_before_any_work(run, monkeypatch):

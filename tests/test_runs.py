@@ -151,7 +151,7 @@ def test_what_a_smaller_command_does_not_name_stays(whole, tmp_path, capsys):
     before = {path: path.stat().st_mtime_ns for path in run.iterdir()}
     sample(tmp_path, 2, PROBLEMS[:3])
     assert {path: path.stat().st_mtime_ns for path in run.iterdir()} == before
-    assert capsys.readouterr().err == f"{run} keeps 14 rollouts beyond -n and the problems of this command; later steps use them\n"
+    assert capsys.readouterr().err == f"{run} keeps 14 rollouts beyond -n and these problems; later steps use them\n"
 
 
 def test_an_unfinished_run_ends_with_what_a_smaller_command_asks_for(tmp_path, whole, parts):
