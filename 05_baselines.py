@@ -1086,14 +1086,11 @@ def add_adapters(model, seed):
 
 def train_adapters(verifier, adapters, words, examples, args, seed):
     """Minimise the cross-entropy of the word after the question -> what it cost."""
-    from transformers import get_linear_schedule_with_warmup
-
     model = verifier.model
     batches = math.ceil(len(examples) / BATCH)
     steps = args.epochs * batches
     optimizer = torch.optim.AdamW(adapters.values(), args.lr, weight_decay=0.0)
-    schedule = get_linear_schedule_with_warmup(optimizer, 1 + min(WARM_UP, steps // 2), 1 + steps)
-    schedule.step()  # its first rate is 0
+    warm = min(WARM_UP, max(1, steps // 2))
     lengths = []  # of all sequences that were read
     # Activations are computed again in the backward pass, so that a long answer fits
     recompute = getattr(model.train(), "activation_checkpointing_enable", model.gradient_checkpointing_enable)
@@ -1108,8 +1105,9 @@ def train_adapters(verifier, adapters, words, examples, args, seed):
             learn_from(model, ids, words[1 - label], len(batch))
             lengths.append(len(ids))
         torch.nn.utils.clip_grad_norm_(adapters.values(), CLIP)
+        decay = (steps - step) / max(1, steps - warm)
+        optimizer.param_groups[0]["lr"] = args.lr * min((step + 1) / warm, decay)
         optimizer.step()
-        schedule.step()
         optimizer.zero_grad()
     model.eval()
     seconds = time.perf_counter() - started
