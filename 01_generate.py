@@ -1340,10 +1340,12 @@ def read_row(row):
         return str(row["id"]), None, [choice | {"token_ids": row.get("tokens")}]
     name, _, request = row["custom_id"].rpartition("#")
     number, _, stamp = request.partition("-")
+    if not number.isdecimal():
+        raise KeyError("custom_id is not ID#SAMPLE")
     body = (response or {}).get("body") or {}
     asked = {"prompt": body.get("prompt_token_ids"), "stamp": stamp or None}
     choices = [choice | asked for choice in body.get("choices") or []]
-    return name, int(number or 0), choices or [{"error": str(row.get("error") or body)}]
+    return name, int(number), choices or [{"error": str(row.get("error") or body)}]
 
 
 def encode_answer(settings, prompt, choice):
@@ -1470,8 +1472,10 @@ def refuse_other_run(run, sampling=None):
         return
     args = run.args
     goes_on = lacks_rollouts(run)
-    stamps = meta.get("model_stamp"), args.model_stamp
-    if (stamps[0] != stamps[1]) if all(stamps) else (meta["model"] != args.model):
+    is_other = meta["model"] != args.model
+    if args.model_stamp and meta.get("model_stamp"):  # which say it wherever the model lies
+        is_other = meta["model_stamp"] != args.model_stamp
+    if is_other:
         die(f"{run.folder} was made by the model {meta['model']}, {args.model} is another one; {ADVICE}")
     changes = []
     for name, value in stamp_of(args).items():
@@ -1717,9 +1721,11 @@ def merge(run, layers):
         if is_whole(run):
             return True  # another worker has merged the parts
         parts = [run.read_part(problem) for problem in run.problems]
-        needed = [rollouts_needed(run)] * len(run.asked) + [1] * len(parts)
+        needed = dict.fromkeys((problem["id"] for problem in run.asked), rollouts_needed(run))
         extra = run.meta["extra"]
-        left = sum(len(part) < n or bool(lacking(part, layers, extra)) for part, n in zip(parts, needed))
+        left = 0
+        for problem, part in zip(run.problems, parts):
+            left += len(part) < needed.get(problem["id"], 1) or bool(lacking(part, layers, extra))
         if left:
             others = f"the others still have {left} of {len(parts)} problems, and the last one merges"
             print(f"{run.folder}: this worker is done; {others}", file=sys.stderr)
@@ -1889,7 +1895,7 @@ def main(argv=None):
     if unfinished or args.requests:
         settings = settings_of(args, *common.load_tokenizer(args.model, args.revision))
         if args.requests:
-            return write_requests(args, runs[0].problems, settings)
+            return write_requests(args, runs[0].asked, settings)
         for run in unfinished:
             check_plan(run, settings)
     for run in runs:

@@ -1226,7 +1226,7 @@ def route(args):
     def ask(prompt):
         model, tokenizer = load()
         ids = direct_prompt(tokenizer, ROUTER.format(problem=prompt))
-        word = re.search(r"\b(math|coding)", say(model, tokenizer, ids).lower())
+        word = re.search(r"\b(math|coding)", likeliest_answer(model, tokenizer, ids).lower())
         return word and DOMAINS[word[1]]
 
     for run in runs:
@@ -1255,8 +1255,8 @@ def pair_name(*paths):
     return f"routed.{'+'.join(sets)}@{'+'.join(runs)}-{'+'.join(dict.fromkeys(seeds))}"
 
 
-def say(model, tokenizer, ids):
-    """The likeliest answer to a prompt, of at most MOST_SAID tokens."""
+def likeliest_answer(model, tokenizer, ids):
+    """To a prompt, of at most MOST_SAID tokens."""
     said = []
     while len(said) < MOST_SAID and not {*said} & {*tokenizer.all_special_ids}:
         said.append(int(next_logits(model, ids + said).argmax()))
