@@ -32,7 +32,7 @@ def main(argv=None):
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
     os.environ |= {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "0"}
-    given = ["--engine", "vllm", "--engine-args", '{"enforce_eager":true,"max_num_seqs":128}', "-n", "16"]
+    given = ["--engine", "vllm", "--engine-args", '{"enforce_eager":true,"max_num_seqs":128,"gpu_memory_utilization":0.5}', "-n", "16"]
     options = generate.parse_args([args.model, str(ROOT / "demo/math_a.jsonl"), *given, "--max-new-tokens", args.tokens])
     model, tokenizer = common.load_model(args.model, "cpu", "float32")
     settings = generate.settings_of(options, model, tokenizer)
