@@ -788,7 +788,7 @@ STYLES = ("check", "unittest", "pytest", "assert", "stdio")
 
 
 def normalise_problem(row: dict, where: str, number: int, kind: str | None = None) -> dict:
-    """A problem, checked, its omitted fields filled in: `number` is its id then. `where` is for messages."""
+    """Check a problem, and fill in what it omits. number: its id if it has none; where: for messages."""
     given = {name: value for name, value in row.items() if value not in (None, "", [], {})}
     guess = "code" if "tests" in given else "math" if "answer" in given else "text"
     problem = {"id": number, "kind": kind or guess} | given
@@ -802,7 +802,7 @@ def normalise_problem(row: dict, where: str, number: int, kind: str | None = Non
     if "prompt" not in problem:
         die(f"{where}: 'prompt' or 'messages' is missing; it has only {', '.join(given) or 'empty fields'}")
     for name in ("prompt", "entry_point", "prelude", "solution", "family"):
-        if name in problem and not (isinstance(problem[name], str) and problem[name].strip()):
+        if not isinstance(problem.get(name, ""), str):
             die(f"{where}: the field {name!r} must be text")
     if "answer" in problem:
         problem["answer"] = plain_answer(problem["answer"], where)
@@ -810,7 +810,7 @@ def normalise_problem(row: dict, where: str, number: int, kind: str | None = Non
         problem["tests"] = plain_tests(problem["tests"], where)
         problem.setdefault("style", style_of(problem["tests"]))
     for name, choices in (("kind", KINDS), ("style", STYLES)):
-        if problem.get(name, choices[0]) not in choices:
+        if name in problem and problem[name] not in choices:
             die(f"{where}: the {name} {problem[name]!r} is none of {', '.join(choices)}")
     judged_by, other = ("tests", "answer") if problem["kind"] == "code" else ("answer", "tests")
     if other in problem and judged_by not in problem:

@@ -196,7 +196,7 @@ def test_answers_that_end_a_download(status, page, says, hub, capsys):
 CHAT = [{"role": "system", "content": "s"}, {"role": "user", "content": "1+1"}]
 OWN = [  # a problem; its kind, style and id
     ({"prompt": "What is 1 + 1?", "answer": 2}, "math", None, "0"),
-    ({"prompt": "Write f.", "tests": "assert f(1) == 1", "entry_point": "f"}, "code", "assert", "1"),
+    ({"prompt": "Write f.", "tests": "assert f(1) == 1", "prelude": "\n"}, "code", "assert", "1"),
     ({"prompt": "Echo.", "tests": {"inputs": ["a"], "outputs": ["a"]}, "id": "e"}, "code", "stdio", "e"),
     ({"prompt": "Write g.", "tests": ["assert g() == 1", "assert g(2) == 2"]}, "code", "assert", "3"),
     ({"prompt": "Write h.", "tests": "class T(unittest.TestCase): pass"}, "code", "unittest", "4"),
