@@ -395,8 +395,8 @@ def read_tests(text, prelude, style, entry_point):
     if not wrapper.found:
         raise Verdict("error: the tests have no assert")
     has_pytest = importlib.util.find_spec("pytest") is not None
-    is_helper = text.count("check(") > 1 and not entry_point
-    is_check = style == "check" or style == "auto" and "check" in functions and not is_helper
+    is_helper = text.count("check(") > 1 and not entry_point               # the tests call it themselves
+    is_check = (style == "check" or style == "auto" and "check" in functions) and not is_helper
     if is_check and not (entry_point and "check" in functions):
         raise Verdict("error: tests of the style check define check(candidate) and need an entry_point")
     return {

@@ -141,7 +141,7 @@ def test_prelude_stands_in_front_of_program_and_tests(pool):
     assert judge(pool, SQUARE, AT_9, style="check").reason == error
     helper = "def check(x): return x == 9\nassert check(f(3))\n"
     assert judge(pool, SQUARE, helper, style="pytest").passed
-    assert judge(pool, SQUARE, helper, entry_point=None).passed
+    assert judge(pool, SQUARE, helper, style="check", entry_point=None).passed
     assert judge(pool, "def f(x): return x\n", helper, entry_point=None).passed is False
     assert judge(pool, SQUARE, "def check(candidate): assert candidate(3) == 9", entry_point=None).reason == error
 
