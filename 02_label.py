@@ -1149,9 +1149,9 @@ class Parser:
             operators.append(self.take())
 
     def expression(self, least=0):
-        """Operators that bind at least so much, the strongest first."""
+        """A value and what follows it, up to an operator that binds less than `least`."""
         sign = self.take("+", "-")
-        node = signed(sign, self.expression(5)) if sign else self.power()
+        node = signed(sign, self.expression(max(5, least))) if sign else self.power()
         while True:
             name, binding = OPERATORS.get(self.next, ("mul", 5))
             if binding < least:
@@ -1159,8 +1159,7 @@ class Parser:
             is_measure = is_number(node) or node.kind == "value" and self.next[1:] in UNITS
             if self.next in OPERATORS:
                 self.take()
-                sign = self.take("+", "-") if binding == 5 else None
-                node = compute(name, node, signed(sign, self.expression(binding + 1)))
+                node = compute(name, node, self.expression(binding + 1))
             elif self.take("%"):
                 node = replace(node, unit="%") if is_number(node) else compute("div", node, number(100))
             elif self.next in SCALES and is_number(node):
@@ -1276,7 +1275,7 @@ class Parser:
         """sin x, sin^2 x, sin(2x), log_2 8."""
         base = compute("ln", self.group(True)) if self.take("_") else None
         exponent = signed(self.take("-"), self.group()) if self.take("^") else None
-        node = self.atom() if self.next == "(" else signed(self.take("-"), self.expression(5))
+        node = self.atom() if self.next == "(" else self.expression(5)
         if node.unit == "degree":
             node = compute("mul", node, number(complex(math.pi / 180)))
         if name in ("sin", "cos", "tan") and exponent and exponent.number == -1:
