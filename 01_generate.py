@@ -1291,26 +1291,24 @@ def stamp_of_request(job, settings):
 
 
 def read_responses(run, settings):
-    """For each problem the rollouts that a file has, without vectors."""
+    """The rollouts that a file has of each problem; they have no vectors yet."""
     path = run.args.responses
-    jobs = {of_problem[0]["id"]: of_problem[0] for of_problem in rollout_jobs(settings, run.asked)}
+    jobs = {job["id"]: job for job, *_ in rollout_jobs(settings, run.asked)}  # the first of each problem's
     found = {name: {} for name in jobs}  # {(number of the request, of the choice): tokens}
-    odd = defaultdict(list)  # what does not fit: where
-    for row in common.each_row(path):
+    odd = defaultdict(list)  # what is odd: names of problems
+    for place, row in enumerate(common.each_row(path)):
         try:
-            name, first, choices = read_row(row)
+            name, request, choices = read_row(row, place)
             if name not in jobs:
                 odd["answers to other problems are left out"].append(name)
                 continue
-            if first is None:
-                first = len(found[name])
             for number, choice in enumerate(choices):
                 if choice.get("stamp") not in (None, stamp_of_request(jobs[name], settings)):
                     die(f"{path}: {name!r} was asked otherwise; give the flags and prompts of --requests")
                 if choice.get("prompt") not in (None, jobs[name]["prompt"]):
                     odd["answers are to another prompt than this model's files give"].append(name)
                 try:
-                    found[name][first, number] = encode_answer(settings, jobs[name]["prompt"], choice)
+                    found[name][request, number] = encode_answer(settings, jobs[name]["prompt"], choice)
                 except common.BadInput as error:
                     odd["requests or choices gave no answer"].append(f"{name} ({str(error)[:200]})")
         except (AttributeError, KeyError, TypeError) as error:
@@ -1322,22 +1320,24 @@ def read_responses(run, settings):
     for what, where in odd.items():
         if where:
             say(f"{path}: {len(where)} {what}, such as {where[0]}")
-    if not all(found.values()):
-        die(f"{path}: some problems have no answer at all; ask again and add what comes")
+    empty = [name for name, answers in found.items() if not answers]
+    if empty:
+        which = f"{len(empty)} problems have no answer at all, such as {empty[0]}"
+        die(f"{path}: {which}; ask again and add what comes")
     rollouts = []
     for name, job in jobs.items():
-        answers = [found[name][place][: job["limit"]] for place in sorted(found[name])]
-        given = [job | {"sample": sample, "tokens": tokens} for sample, tokens in enumerate(answers)]
+        in_order = [tokens[: job["limit"]] for _, tokens in sorted(found[name].items())]
+        given = [job | {"sample": sample, "tokens": tokens} for sample, tokens in enumerate(in_order)]
         rollouts.append([as_rollout(job, settings) for job in given])
     return rollouts
 
 
-def read_row(row):
-    """(problem's id, number of the request or None, choices) of a row of a batch file or of texts."""
+def read_row(row, place):
+    """(problem's id, number of the request, choices) of a row of a batch file, or of a text at a place."""
     response = row.get("response")
     if isinstance(response, str):
         choice = {"message": {"content": response}, "finish_reason": row.get("finish")}
-        return str(row["id"]), None, [choice | {"token_ids": row.get("tokens")}]
+        return str(row["id"]), place, [choice | {"token_ids": row.get("tokens")}]
     name, _, request = row["custom_id"].rpartition("#")
     number, _, stamp = request.partition("-")
     if not number.isdecimal():

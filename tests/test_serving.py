@@ -241,9 +241,9 @@ ODD = "not an answer as engines write them"
 
 
 @pytest.mark.parametrize("rows, words", [
-    ([{"id": "math_a/0", "response": "2"}], "some problems have no answer at all; ask again"),
+    ([{"id": "math_a/0", "response": "2"}], "3 problems have no answer at all, such as math_a/1; ask again"),
     ([{"id": "math_a/0"}], ODD),
-    ([{"custom_id": "math_a/0#0", "response": {"body": None}}], "some problems have no answer at all"),
+    ([{"custom_id": "math_a/0#0", "response": {"body": None}}], "4 problems have no answer at all"),
     ([{"custom_id": "request-1", "response": {"body": {"choices": []}}}], "custom_id is not ID#SAMPLE"),
     ([{"id": "math_a/0", "response": "2", "tokens": ["a"]}], ODD),
     ([{"custom_id": "math_a/0#0", "response": {"body": {"choices": [7]}}}], ODD),
