@@ -131,8 +131,8 @@ def parse_args(argv):
 
 
 def check_ranges(settings):
-    """Refuse numbers that make no sense, such as a top_p of 95 or the top_k -1 of other engines."""
-    for name in ("n", "limit", "top_k", "top_p", "temperature", "stop"):
+    """Refuse numbers that make no sense, such as a top_p of 95 or the -1 of other engines for all."""
+    for name in ("n", "limit", "max_new_tokens", "top_k", "top_p", "temperature", "stop"):
         number = getattr(settings, name, None)
         lowest = 1 if name in ("n", "limit") else 0
         highest = 1 if name in ("top_p", "stop") else math.inf

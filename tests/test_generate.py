@@ -525,7 +525,7 @@ def test_vectors_are_in_the_type_of_the_model(folder, tmp_path):
     ("model p.jsonl --extra first10", "--extra"),
     ("model p.jsonl --temperature nan", "temperature nan: give"),
     ("model p.jsonl --top-p 95", "top_p 95.0: give a number from 0 to 1"),
-    ("model p.jsonl --limit 0", "limit 0: give a number from 1"),
+    ("model p.jsonl --max-new-tokens -1", "max_new_tokens -1: give a number from 0"),
     ("model p.jsonl --top-k -3", "top_k -3: give"),
 ])  # fmt: skip
 def test_what_makes_no_sense_is_one_line_and_makes_no_run(folder, tmp_path, command, words, monkeypatch):
