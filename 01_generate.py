@@ -1322,8 +1322,7 @@ def read_responses(run, settings):
             say(f"{path}: {len(where)} {what}, such as {where[0]}")
     empty = [name for name, answers in found.items() if not answers]
     if empty:
-        which = f"{len(empty)} problems have no answer at all, such as {empty[0]}"
-        die(f"{path}: {which}; ask again and add what comes")
+        die(f"{path}: no answer to {len(empty)} problems, such as {empty[0]}; ask again and add what comes")
     rollouts = []
     for name, job in jobs.items():
         in_order = [tokens[: job["limit"]] for _, tokens in sorted(found[name].items())]
@@ -1886,8 +1885,9 @@ def main(argv=None):
     elif args.model.startswith(("/", ".", "~")):
         die(f"{args.model}: there is no such folder")
     args.model_stamp = common.model_stamp(args.model, args.revision)
-    if args.scorer:  # a damaged scorer is refused before anything else reads it
-        common.load_scorer(args.scorer)
+    for path in (args.scorer, args.responses):
+        if path and not Path(path).is_file():
+            die(f"{path}: no such file")
     runs = [find_run(args, dataset) for dataset in args.datasets]
     if len({run.folder for run in runs}) < len(runs):
         die(f"{' '.join(args.datasets)}: two of these have one name; rename a file")

@@ -241,9 +241,9 @@ ODD = "not an answer as engines write them"
 
 
 @pytest.mark.parametrize("rows, words", [
-    ([{"id": "math_a/0", "response": "2"}], "3 problems have no answer at all, such as math_a/1; ask again"),
+    ([{"id": "math_a/0", "response": "2"}], "no answer to 3 problems, such as math_a/1; ask again"),
     ([{"id": "math_a/0"}], ODD),
-    ([{"custom_id": "math_a/0#0", "response": {"body": None}}], "4 problems have no answer at all"),
+    ([{"custom_id": "math_a/0#0", "response": {"body": None}}], "no answer to 4 problems"),
     ([{"custom_id": "request-1", "response": {"body": {"choices": []}}}], "custom_id is not ID#SAMPLE"),
     ([{"id": "math_a/0", "response": "2", "tokens": ["a"]}], ODD),
     ([{"custom_id": "math_a/0#0", "response": {"body": {"choices": [7]}}}], ODD),
@@ -288,9 +288,9 @@ def test_answers_to_other_requests_are_refused_and_too_few_are_told_of(sampled, 
         capsys.readouterr()
         program(*command, "--responses", answers)
     assert f"has fewer than {N} given answers to 1 problems, and does not grow" in capsys.readouterr().err
+    assert "nowhere: no such file" in dies(capsys, program, *command, "--responses", tmp_path / "nowhere")
     edit_jsonl(problems, lambda row: row | {"prompt": f"{row['prompt']}?"})
-    other = tmp_path / "other"
-    assert words in dies(capsys, program, *command[:-1], other, "--responses", answers)
+    assert words in dies(capsys, program, *command[:-1], tmp_path / "other", "--responses", answers)
 
 
 def test_what_the_prompt_holds_or_the_server_took_out(tmp_path, capsys):
