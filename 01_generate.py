@@ -86,7 +86,7 @@ def parse_args(argv):
     add("--max-new-tokens", type=int, default=MAX_NEW_TOKENS, help=length)
     layers = "whose vectors to keep, such as .75,-2 or all (default: penultimate,final; vLLM: penultimate)"
     add("--layers", help=layers)
-    add("--extra", default="", help="last10, special or both: vectors for the paper's studies")
+    add("--extra", default="", help="last10, special or last10,special: vectors for the paper's studies")
     add("--greedy", action="store_true", help="in a folder `greedy`: -n 1 --temperature 0 --seed 0")
     add("--temperature", type=float, help="0 takes the likeliest token" + default)
     add("--top-k", type=int, help="sample among so many likeliest tokens; 0: among all" + default)
@@ -110,20 +110,20 @@ def parse_args(argv):
         args.n = 1
         args.temperature = 0.0
         args.seed = 0
-    is_ours = args.engine == "ours"
-    args.layers = (args.layers or ("penultimate,final" if is_ours else "penultimate")).split(",")
+    by_vllm = args.engine == "vllm"
+    args.layers = (args.layers or ("penultimate" if by_vllm else "penultimate,final")).split(",")
     args.extra = sorted(set(args.extra.split(",")) - {""})
     args.engine_args = common.parse_object(args.engine_args, "--engine-args", ())
     check_ranges(args)
     if not set(args.extra) <= {"last10", "special"}:
-        die("--extra: give last10, special or both")
+        die("--extra: give last10, special or last10,special")
     if (args.requests or args.responses) and (args.scorer or len(args.datasets) > 1):
         die("--requests and --responses: one data set, no --scorer")
     if args.stop and not args.scorer:
         die("--stop needs --scorer")
-    if not is_ours and importlib.util.find_spec("vllm") is None:
+    if by_vllm and importlib.util.find_spec("vllm") is None:
         die(f"--engine vllm: this Python has no vllm; {sys.executable} -m pip install vllm (docs.vllm.ai)")
-    if not is_ours and (args.scorer or args.extra or args.slots or args.device):
+    if by_vllm and (args.scorer or args.extra or args.slots or args.device):
         die("--engine vllm does without --scorer, --extra, --slots and --device; see --engine-args")
     if args.scorer:
         args.stop = args.stop or STOP
@@ -1360,7 +1360,7 @@ def encode_answer(settings, prompt, choice):
     if not tokens and (message.get("reasoning") or message.get("reasoning_content")):
         die("the server took the reasoning out: start it without its reasoning parser")
     if finish in ("abort", "content_filter", "error") or (text is None and not tokens):
-        die(f"it ended by {finish}")
+        die(f"no whole text; finish_reason: {finish}")
     is_cut = finish == "length" or (tokens and finish is None)
     if not tokens:
         opened = opened_reasoning(tokenizer, prompt)  # what the prompt holds already
@@ -1368,7 +1368,7 @@ def encode_answer(settings, prompt, choice):
         tokens = tokenizer(text, add_special_tokens=False)["input_ids"]
     size = settings.config.vocab_size
     if any(not 0 <= token < size for token in tokens):
-        die(f"tokens beyond this model's {size}; which model made them?")
+        die(f"tokens beyond this model's vocabulary of {size}; which model made them?")
     if is_cut or not stop_ids or (tokens and tokens[-1] in stop_ids):
         return tokens
     return [*tokens, tokenizer.eos_token_id if tokenizer.eos_token_id in stop_ids else stop_ids[0]]
@@ -1749,7 +1749,7 @@ def write_run(run, rollouts, layers):
         if "special" in extra:
             extra["special_offsets"] = offsets_of(row["extra"]["special"] for row in rollouts)
         common.save_pt(folder / "extra.pt", keys | extra)
-    # There may be more than this command asks for, and vLLM downloads a model as late as it needs it
+    # An earlier command may have asked for more rollouts, and vLLM downloads a model only when it loads it
     meta["n"] = max(meta["n"], *run.counts.values())
     meta["model_stamp"] = meta["model_stamp"] or common.model_stamp(run.args.model, run.args.revision)
     common.write_json(folder / "meta.json", meta)
