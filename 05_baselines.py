@@ -1499,22 +1499,7 @@ def parse_args(words: list[str]) -> tuple[str, argparse.Namespace]:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(f"05_baselines.py {command}", description=__doc__, formatter_class=raw)
     add = parser.add_argument
-    if command == "lora":
-        add("run", metavar="RUN_CAL", help="labelled run to learn from; keeps the adapters, lora@SEED.pt")
-        add("--eval", nargs="+", metavar="RUN", default=[], help="runs of the same model to score")
-        add("--seed", type=int, nargs="+", default=[32], help="one verifier each; the paper: 32 42 52")
-        add("--epochs", type=int, default=1, help="the authors' code: 6 for AIME, 1 for others (%(default)s)")
-        add("--limit", type=int, help="learn from the first so many problems (default: all)")
-        add("--lr", type=float, default=2e-5, help="highest rate; tiny models need more (%(default)s)")
-    elif command == "plan":
-        add("sets", nargs="+", metavar="DATA_SET", help="names or files; the rest as run_all.sh has it")
-        for name in ("-n", "--runs", "--limit"):
-            add(name, type=int)
-    elif command == "paper":
-        add("results", nargs="+", metavar="RESULTS", help="results.json of reports, of one model or several")
-        add("--out", help="folder of paper.md (default: the folder of all results)")
-        add("--plots", action="store_true", help="also models.png, of all models; needs matplotlib")
-    else:
+    if command in ("report", "prm", "route"):
         add("runs", nargs="+", metavar="RUN", help="run folders, labelled for the report")
     if command == "report":
         add("--out", help="folder of the report (default: the run, or what the runs have in common)")
@@ -1524,11 +1509,26 @@ def parse_args(words: list[str]) -> tuple[str, argparse.Namespace]:
         add("--plots", action="store_true", help="also figures, as PNG and PDF; needs matplotlib")
         add("--sets", nargs=len(PAPERS_SETS), default=PAPERS_SETS, metavar="NAME", help="for the paper's "
             f"tables: data sets in the place of {' '.join(PAPERS_SETS)}")  # fmt: skip
-    if command == "prm":
+    elif command == "lora":
+        add("run", metavar="RUN_CAL", help="labelled run to learn from; keeps the adapters, lora@SEED.pt")
+        add("--eval", nargs="+", metavar="RUN", default=[], help="runs of the same model to score")
+        add("--seed", type=int, nargs="+", default=[32], help="one verifier each; the paper: 32 42 52")
+        add("--epochs", type=int, default=1, help="the authors' code: 6 for AIME, 1 for others (%(default)s)")
+        add("--limit", type=int, help="learn from the first so many problems (default: all)")
+        add("--lr", type=float, default=2e-5, help="highest rate; tiny models need more (%(default)s)")
+    elif command == "prm":
         add("--prm", required=True, help="Hub id or folder: reward_head.pt, or Qwen2ForProcessRewardModel")
-    if command == "route":
+    elif command == "route":
         for domain in DOMAINS.values():
             add(f"--{domain}", nargs="+", required=True, help=f"scorers calibrated on {domain}, one a seed")
+    elif command == "paper":
+        add("results", nargs="+", metavar="RESULTS", help="results.json of reports, of one model or several")
+        add("--out", help="folder of paper.md (default: the folder of all results)")
+        add("--plots", action="store_true", help="also models.png, of all models; needs matplotlib")
+    else:
+        add("sets", nargs="+", metavar="DATA_SET", help="names or files; the rest as run_all.sh has it")
+        for name in ("-n", "--runs", "--limit"):
+            add(name, type=int, required=name != "--limit")
     if command in ("lora", "route"):
         add("--model", help="the runs' model, if no longer where meta.json says")
     if command in ("lora", "prm", "route"):
