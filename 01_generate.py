@@ -102,8 +102,7 @@ def parse_args(argv):
     add("--engine-args", metavar="JSON", default="{}", help='for vLLM, such as {"tensor_parallel_size":4}')
     add("--slots", type=int, help="rollouts at the same time (default: 256 on a GPU, 128 on a CPU)")
     add("--device", help="cuda or cpu (default: a GPU if there is one)")
-    dtypes = ("auto", "float32", "bfloat16", "float16")
-    add("--dtype", default="auto", choices=dtypes, help="number type of the weights")
+    add("--dtype", default="auto", choices=("auto", "float32", "bfloat16", "float16"), help="of the weights")
     add("--revision", help="branch, tag or commit of the model on the Hub")
     args = parser.parse_args(argv)
     if args.greedy:
@@ -132,9 +131,10 @@ def parse_args(argv):
 
 def check_ranges(settings):
     """Refuse numbers that make no sense, such as a top_p of 95 or the -1 of other engines for all."""
-    for name in ("n", "limit", "max_new_tokens", "top_k", "top_p", "temperature", "stop"):
+    from_1 = ("n", "limit", "repetition_penalty")
+    for name in (*from_1, "max_new_tokens", "temperature", "top_k", "top_p", "stop"):
         number = getattr(settings, name, None)
-        lowest = 1 if name in ("n", "limit") else 0
+        lowest = 1 if name in from_1 else 0
         highest = 1 if name in ("top_p", "stop") else math.inf
         if number is not None and not lowest <= number <= highest:
             die(f"{name} {number}: give a number from {lowest} to {highest}")

@@ -145,7 +145,7 @@ def test_sample_votes_for_the_answer_with_the_largest_sum(demo_model):
 
 @pytest.mark.parametrize("arguments, error", [
     ({"n": 0}, "n 0: give a number from 1 to inf"),
-    ({"top_p": 1.5}, "top_p 1.5: give a number from 0 to 1"),
+    ({"repetition_penalty": 0}, "repetition_penalty 0: give a number from 1 to inf"),
     ({"problems": "and " * 9000}, "leaves no room for an answer"),
     ({"problems": [{"question": "What?"}]}, "problem 1: 'prompt' or 'messages' is missing"),
     ({"problems": None}, "problems are a text, a dict or a list of these, not None"),
