@@ -808,7 +808,6 @@ def normalise_problem(row: dict, where: str, number: int, kind: str | None = Non
         problem["answer"] = plain_answer(problem["answer"], where)
     if "tests" in problem:
         problem["tests"] = plain_tests(problem["tests"], where)
-        problem.setdefault("style", style_of(problem["tests"]))
     for name, choices in (("kind", KINDS), ("style", STYLES)):
         if name in problem and problem[name] not in choices:
             die(f"{where}: the {name} {problem[name]!r} is none of {', '.join(choices)}")
@@ -842,19 +841,6 @@ def plain_tests(tests, where):
 
 def is_list_of_texts(value):
     return isinstance(value, list) and all(isinstance(text, str) for text in value)
-
-
-def style_of(tests):
-    """How tests are written, from the first sign of a style in their text."""
-    if isinstance(tests, dict):
-        return "stdio"
-    if re.search(r"^def check\(", tests, re.M):
-        return "check"
-    if re.search(r"\bTestCase\b", tests):
-        return "unittest"
-    if re.search(r"^def test_", tests, re.M):
-        return "pytest"
-    return "assert"
 
 
 # ---- Prompts and answers -----------------------------------------------------------------------------------
