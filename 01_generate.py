@@ -112,7 +112,7 @@ def parse_args(argv):
     by_vllm = args.engine == "vllm"
     args.layers = (args.layers or ("penultimate" if by_vllm else "penultimate,final")).split(",")
     args.extra = sorted(set(args.extra.split(",")) - {""})
-    args.engine_args = common.parse_object(args.engine_args, "--engine-args", ())
+    args.engine_args = common.parse_object(args.engine_args, "--engine-args", advice="write it as -h shows")
     check_ranges(args)
     if not set(args.extra) <= {"last10", "special"}:
         die("--extra: give last10, special or last10,special")

@@ -185,25 +185,26 @@ WHEN_MISSING = {
     "labels.jsonl": "; 02_label.py makes it",
 }
 WHEN_DAMAGED = "if a script made it, delete it and run that script again"
+OBJECTS = f"give one object a line; {WHEN_DAMAGED}"
 
 
-def parse(text, where):
+def parse(text, where, advice=OBJECTS):
     try:
         value = json.loads(text, parse_constant=refuse_constant)
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode()  # raises for half of a surrogate pair
         return value
     except (ValueError, RecursionError) as error:
-        die(f"{where}: not JSON ({error}); give one object a line; {WHEN_DAMAGED}")
+        die(f"{where}: not JSON ({error}); {advice}")
 
 
 def refuse_constant(name):
     raise ValueError(f"JSON has no {name}; write null")
 
 
-def parse_object(text: str, where: str | Path, needs: tuple) -> dict:
+def parse_object(text: str, where: str | Path, needs: tuple = (), advice: str = OBJECTS) -> dict:
     """A JSON object that has the fields `needs`; where: what to call its place in a message."""
-    row = parse(text, where)
+    row = parse(text, where, advice)
     if not isinstance(row, dict):
         die(f"{where}: a JSON object is expected, not {text.strip()[:40]}")
     for field in needs:

@@ -144,7 +144,7 @@ def test_vectors_that_do_not_come_are_asked_for_again(whole, problems, tmp_path,
 @pytest.mark.parametrize("flags, words", [
     (["--layers", "final"], "gives the vectors of the layers before the final one"),
     (["--extra", "last10"], "does without"), (["--slots", 3], "does without"),
-    (["--engine-args", "[1]"], "--engine-args: a JSON object is expected"),
+    (["--engine-args", "dtype=bfloat16"], "; write it as -h shows"),
 ])  # fmt: skip
 def test_what_vllm_cannot_do_is_one_line(problems, tmp_path, flags, words, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: True)
