@@ -229,7 +229,7 @@ def draw_among(logits, candidates, top_p, rows, tokens):
 
 
 def probe(model, length):
-    """(what each layer hands to its attention function for some tokens, the model's output, a reason or None)
+    """(what each layer hands to its attention function for some tokens, a reason or None)
 
     The reason is why functions of ours may not stand in for the model's own, which they would do wrongly in
     silence. length: the most tokens of a text.
@@ -247,7 +247,7 @@ def probe(model, length):
     try:
         common.use_attention(model, "probe", record)
     except common.BadInput as error:
-        return calls, None, str(error)
+        return calls, str(error)
     ids = torch.arange(8, device=model.device)[None]
     with torch.inference_mode():
         out = model(input_ids=ids, use_cache=False, output_hidden_states=True)
@@ -255,14 +255,14 @@ def probe(model, length):
     window = getattr(config, "sliding_window", None)
     some_layers_slide = "sliding" in str(getattr(config, "layer_types", None) or "sliding")
     if any(x.ndim > 3 for x in out.hidden_states):
-        return calls, out, "it has several hidden vectors a token"
+        return calls, "it has several hidden vectors a token"
     if unknown:
-        return calls, out, f"its attention also takes {', '.join(sorted(unknown))}"
+        return calls, f"its attention also takes {', '.join(sorted(unknown))}"
     if window and window < length and some_layers_slide and {call.window for call in calls} == {None}:
-        return calls, out, "its sliding window is a mask"
+        return calls, "its sliding window is a mask"
     if [call.layer for call in calls] != list(range(config.num_hidden_layers)):
-        return calls, out, "some of its layers have a state"
-    return calls, out, None
+        return calls, "some of its layers have a state"
+    return calls, None
 
 
 def use_own_attention(model):
@@ -429,12 +429,13 @@ class Engine:
         self.rows = []
         self.prompts = {}  # problem: the pages of its prompt
         self.plan = None
-        calls, out, why_not = probe(model, max_prompt + max_new)
+        calls, why_not = probe(model, max_prompt + max_new)
         assert not why_not, why_not  # see sample_problems
         text = model.config.get_text_config()
         self.windows = {None, *(call.window for call in calls)}
         self.make_pools(calls, max_prompt, max_new, budget or free_memory(self.device))
-        self.token_hashes = scramble(torch.arange(1, out.logits.shape[-1] + 1, device=self.device) * STRIDE)
+        n_tokens = model.get_output_embeddings().out_features
+        self.token_hashes = scramble(torch.arange(1, n_tokens + 1, device=self.device) * STRIDE)
         self.newest = torch.zeros(slots, len(layers), text.hidden_size, dtype=model.dtype, device=self.device)
         longest = max_prompt + max_new + 1
         self.texts = torch.zeros(slots, longest, dtype=torch.int64, device=self.device)  # tokens of the rows
@@ -852,11 +853,10 @@ def generate_answers(model, sampling, jobs):
 def read_answers(model, settings, problems, layers, extra, longest):
     """Yield (number, rollouts) of problems given as (number, jobs); longest: the most tokens of an answer.
 
-    Rows are padded on the right, where nothing that counts can see it.
+    Rows are padded on the right, where nothing that counts can see it. Only answers without statistics need
+    logits.
     """
-    _, seen, why_not = probe(model, longest)
-    logits_of = None if why_not else logits_function(model, seen)
-    if why_not:
+    if probe(model, longest)[1]:
         use_own_attention(model)
     else:
         common.use_attention(model, "causal", common.causal_attention)
@@ -866,56 +866,37 @@ def read_answers(model, settings, problems, layers, extra, longest):
         rollouts = []
         jobs = sorted(jobs, key=lambda job: len(job["tokens"]))  # those of about one length together
         longest = len(jobs[-1]["prompt"]) + len(jobs[-1]["tokens"])
-        size = max(1, (16384 if model.device.type == "cuda" else 2048) // longest)
+        size = max(1, (8192 if model.device.type == "cuda" else 2048) // longest)
         for batch in (jobs[start : start + size] for start in range(0, len(jobs), size)):
             texts = [torch.tensor(job["prompt"] + job["tokens"]) for job in batch]
             ids = torch.nn.utils.rnn.pad_sequence(texts, batch_first=True).to(model.device)
             with torch.inference_mode():
-                if logits_of:
+                if all("stats" in job for job in batch):
                     model.get_decoder()(input_ids=ids, use_cache=False)
                     logits = [None] * len(batch)
                 else:
                     logits = model(input_ids=ids, use_cache=False).logits  # [B, T, V]
                 for row, job in enumerate(batch):
                     own = [states[column][row] for column in sorted(states)]  # each [T, d]
-                    rollouts.append(read_rollout(job, own, logits_of, logits[row], settings, extra))
+                    rollouts.append(read_rollout(job, own, logits[row], settings, extra))
         yield i, sorted(rollouts, key=lambda rollout: rollout["sample"])
     for hook in hooks:
         hook.remove()
 
 
-def logits_function(model, seen):
-    """The function from final vectors to logits; seen: a model output with hidden_states and logits.
-
-    Some models multiply their logits: the factor is fitted to `seen`. None for those that do more.
-    """
-    head = model.get_output_embeddings()
-    with torch.inference_mode():
-        final = head(seen.hidden_states[-1]).double().flatten()
-        logits = seen.logits.double().flatten()
-    scale = (logits @ final / (final @ final)).item()
-    if not torch.allclose(final * scale, logits, atol=1e-2, rtol=1e-2):
-        return None
-    if abs(scale - 1) < 1e-3:
-        scale = 1
-    return lambda x: head(x).float() * scale
-
-
-def read_rollout(job, states, logits_of, logits, settings, extra):
-    """The rollout of a job; states: of each layer [T, d], the final one last; logits [T, V] or logits_of."""
-    tokens = torch.tensor(job["tokens"], dtype=torch.int64, device=states[-1].device)
+def read_rollout(job, states, logits, settings, extra):
+    """The rollout of a job; states: of each layer [T, d], the final one last; logits [T, V] or None."""
     begin = len(job["prompt"]) - 1  # of what the first token is sampled from
-    end = begin + len(tokens)
-    stats = [torch.empty(0, common.TOP_K + 2).half()]
-    for start in range(begin, end, 1024):
-        part = slice(start, min(start + 1024, end))
-        of_part = logits_of(states[-1][part]) if logits_of else logits[part].float()
-        stats.append(token_stats(of_part, tokens[start - begin :][:1024]).half().cpu())
+    end = begin + len(job["tokens"])
     ends = [x[max(0, end - 1) : end + 1].cpu() for x in states[:-1]]
     ends = torch.stack(ends, 1) if ends else torch.empty(2, 0, states[-1].shape[-1])
     rollout = as_rollout(job, settings)
+    if "stats" not in rollout:
+        pairs = zip(logits[begin:end].split(1024), rollout["ids"].to(logits.device).long().split(1024))
+        stats = [token_stats(part.float(), tokens).half().cpu() for part, tokens in pairs]
+        rollout["stats"] = torch.cat(stats)
     return rollout | {
-        "stats": torch.cat(stats), "hidden": vectors_of(rollout, ends),
+        "hidden": vectors_of(rollout, ends),
         "extra": extra_vectors(settings.tokenizer, job["tokens"], states[-1][begin + 1 : end + 1], extra),
     }  # fmt: skip
 
@@ -1184,7 +1165,7 @@ def sample_problems(model, settings, jobs, layers, slots, desc, rate=None, thres
     bar = common.progress(desc=desc, total=len(every), unit="rollout")
     advice = f"run it again with --slots {max(1, slots // 2)}, or a lower --max-new-tokens"
     with common.enough_memory(advice), bar:
-        why_not = probe(model, sum(longest))[2]
+        _, why_not = probe(model, sum(longest))
         if why_not:
             print(f"sampled by model.generate, slower: {why_not}", file=sys.stderr)
             found = run_by_generate(model, settings, layers, queue, sum(longest))
