@@ -181,48 +181,35 @@ def nucleus(p, top_p):
     return p >= smallest
 
 
-def largest(logits, count):
-    """The `count` largest logits and their tokens, both [B, count]; all where there are no more."""
-    return logits.topk(min(count, logits.shape[-1]))
-
-
 def choose_tokens(logits, sampling, rows, tokens, width=256, likeliest=None):
     """The next tokens [B]: argmax of p / noise, which is a draw from p. logits [B, V] float32.
 
-    rows [B, 1] and tokens [V] are the hashes that `exponential` makes the noise from.
-    likeliest: the top_k `largest` logits or more, where they are known already.
+    rows [B, 1] and tokens [V] are the hashes that `exponential` makes the noise from. Top-p alone looks at
+    the `width` likeliest tokens first, and at all of them in rows where these hold too little.
+    likeliest: the top_k largest logits or more and their tokens, where they are known already.
     """
     temperature = sampling["temperature"]
     top_k = sampling["top_k"]
     top_p = sampling["top_p"]
+    n_tokens = logits.shape[1]
     if temperature == 0:
         return logits.argmax(-1)
+    if not top_k and top_p == 1:
+        return (logits / temperature).softmax(-1).div_(exponential(rows, tokens)).argmax(-1)
+    values, ids = likeliest or logits.topk(min(top_k or width, n_tokens))
     if top_k:
-        values, ids = likeliest or largest(logits, top_k)
-        kept = values[:, :top_k] / temperature
-        return draw_among(kept, (kept, ids[:, :top_k]), top_p, rows, tokens)[0]
-    logits = logits / temperature
-    if top_p == 1:
-        return logits.softmax(-1).div_(exponential(rows, tokens)).argmax(-1)
-    # Top-p alone: among the `width` likeliest tokens, and among all for rows where these hold too little
-    chosen, goes_on = draw_among(logits, largest(logits, width), top_p, rows, tokens)
-    if goes_on.any():
-        rest = logits[goes_on]
-        chosen[goes_on] = draw_among(rest, largest(rest, rest.shape[1]), top_p, rows[goes_on], tokens)[0]
-    return chosen
-
-
-def draw_among(logits, candidates, top_p, rows, tokens):
-    """A draw [B] among the candidates; bool [B]: whether a top-p nucleus may reach beyond them.
-
-    logits [B, V] are of all tokens that count, candidates the `largest` of them.
-    """
-    x, ids = candidates
-    p = (x - logits.logsumexp(-1, keepdim=True)).exp_()
+        ids = ids[:, :top_k]
+        values = values[:, :top_k]
+        logits = values  # no other token counts
+    p = (values / temperature - (logits / temperature).logsumexp(-1, keepdim=True)).exp_()
     if top_p < 1:
         p *= nucleus(p, top_p)
     best = (p / exponential(rows, tokens[ids])).argmax(-1, keepdim=True)
-    return ids.gather(1, best)[:, 0], p[:, -1] > 0
+    chosen = ids.gather(1, best)[:, 0]
+    goes_on = p[:, -1] > 0  # whether the nucleus may reach beyond these tokens
+    if not top_k and width < n_tokens and goes_on.any():
+        chosen[goes_on] = choose_tokens(logits[goes_on], sampling, rows[goes_on], tokens, n_tokens)
+    return chosen
 
 
 # ---- Attention
@@ -594,7 +581,8 @@ class Engine:
         if penalty != 1:
             scores = penalise(logits, texts[:, : max(row.end for row in self.rows)], penalty)
         elif self.sampling["top_k"]:  # for the draw and for the statistics
-            likeliest = largest(logits, max(self.sampling["top_k"], common.TOP_K))
+            width = max(self.sampling["top_k"], common.TOP_K)
+            likeliest = logits.topk(min(width, logits.shape[1]))
         noise = scramble(key + age * STRIDE)[:, None]
         chosen = choose_tokens(scores, self.sampling, noise, self.token_hashes, likeliest=likeliest)
         texts.scatter_(1, position[:, None] + 1, chosen[:, None])
