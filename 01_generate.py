@@ -384,7 +384,6 @@ class Row:
     start: int = 0  # the position of the first key in `pages`; those before are in its prompt's pages
     end: int = 0  # how many tokens it has, with the prompt's
     pages: list | None = None
-    in_table: bool = False  # whether the line of the table at its place is of these pages
     finish: str | None = None
     last: object = None  # the vectors at the last content token
 
@@ -408,8 +407,6 @@ class Engine:
         self.page = page or (256 if self.device.type == "cuda" else 32)  # tokens in one page
         self.by_kernel = has_kernel(self.device)
         self.checked = 0  # the most pages of a row with which the kernel was compared with page attention
-        # The kernel reads whole pages, so a row's first one begins with a copy of its prompt's last one
-        self.copies_part = self.by_kernel
         self.graphs = {} if self.device.type == "cuda" else None  # number of rows: (a graph, its logits)
         self.graph_sizes = sorted({max(1, slots >> i) for i in range(8)} | {max(1, slots * 3 // 4)})
         self.queue = deque()
@@ -428,7 +425,7 @@ class Engine:
         self.texts = torch.zeros(slots, longest, dtype=torch.int64, device=self.device)  # tokens of the rows
         # What changes from step to step: the host fills its own tensors, and those of the device from them
         pin = self.device.type == "cuda"
-        self.host_numbers = torch.zeros(slots, 5, dtype=torch.int64, pin_memory=pin)
+        self.host_numbers = torch.zeros(slots, 4, dtype=torch.int64, pin_memory=pin)
         self.host_table = torch.zeros(slots, longest // self.page + 2, dtype=torch.int32, pin_memory=pin)
         self.numbers = self.host_numbers.to(self.device, copy=True)
         self.table = self.host_table.to(self.device, copy=True)
@@ -437,9 +434,9 @@ class Engine:
 
     def make_pools(self, calls, max_prompt, max_new, budget):
         """Page 0 is a spare one, pages [1, split) belong to single rows and [split, n_pages) to prompts."""
-        copied = self.page - 1 if self.copies_part else 0
         pages_of_prompt = -(-max_prompt // self.page)
-        pages_of_row = -(-(copied + max_new + 1) // self.page)
+        # A row's first page begins with a copy of its prompt's last one, so that it reads whole pages
+        pages_of_row = 1 - (-max_new // self.page)
         bytes_of_token = sum(x[:, :, 0].nbytes for call in calls for x in (call.keys, call.values))
         room = budget // (self.page * bytes_of_token) - 1
         if room < pages_of_prompt + pages_of_row:
@@ -524,43 +521,37 @@ class Engine:
         self.by_kernel = False
 
     def make_page_groups(self):
-        """The pages of single rows, those of prompts, and which outputs [B, entries] each row adds up."""
-        position, _, start, _, _ = self.numbers[: len(self.rows)].unbind(1)
-        zeros = np.zeros(len(self.rows), np.int64)
-        begins = np.array([row.start for row in self.rows])
-        samples = np.array([row.job["sample"] for row in self.rows])
-        own = [row.pages for row in self.rows]
-        prompts = [self.prompts[row.job["problem"]] for row in self.rows]
-        group, entries = self.page_group(own, 0, 1, zeros, begins, position)
-        of_prompts, others = self.page_group(prompts, self.split, self.n, samples, zeros, start - 1)
-        others += len(group.readers) * (others >= 0)  # one output a page
-        # Output 0 stands in where there is no page: it is the spare page's, whose keys are all hidden
-        return [group, of_prompts], torch.cat([entries, others], 1).clamp(min=0)
+        """The pages of single rows, those of prompts, and which outputs [B, entries] each row adds up.
 
-    def page_group(self, lists, low, n_readers, places, begins, last):
-        """The pages from number `low` on in `lists`, one list a row, each page with `n_readers` readers.
-
-        For each row: places, which of a page's readers it is; begins, the position of the first key in its
-        first page; last, that of the last key that counts in these pages. Returns the group, and the entries
-        [B, pages]: where the outputs for a row's pages stand in the group, -1 where it has no more.
+        Output 0 stands in where a row has no more pages: it is the spare page's, whose keys are all hidden.
         """
-        table = np.array([*itertools.zip_longest(*lists, fillvalue=0)], np.int64).reshape(-1, len(lists)).T
-        row, column = np.nonzero(table)  # no page that is read has the number 0
-        page = table[row, column] - low
-        size = int(page.max(initial=-1)) + 1
-        readers = np.zeros((size, n_readers), np.int64)
-        readers[page, places[row]] = row
-        keys = np.full(size, FAR)
-        keys[page] = begins[row] + column * self.page
-        entries = np.full(table.shape, -1)
-        entries[row, column] = page * n_readers + places[row]
-        readers, keys, entries = map(self.tensor, (readers, keys, entries))
-        keys = keys[:, None, None] + torch.arange(self.page, device=self.device)  # [E, 1, P]
-        hidden = {}
-        for window in self.windows:
-            oldest = self.numbers[: len(lists), 0] - (window or FAR)
-            hidden[window] = (keys > last[readers][..., None]) | (keys <= oldest[readers][..., None])
-        return SimpleNamespace(pages=slice(low, low + size), readers=readers, hidden=hidden), entries
+        sizes = np.array([(row.end - 1) // self.page + 1 for row in self.rows])
+        samples = np.array([row.job["sample"] for row in self.rows])
+        table = self.host_table.numpy()[: len(self.rows), : sizes.max()]
+        is_page = np.arange(sizes.max()) < sizes[:, None]
+        entries = np.zeros(table.shape, np.int64)
+        groups = []
+        n_outputs = 0
+        for low, n_readers, is_in in ((0, 1, table < self.split), (self.split, self.n, table >= self.split)):
+            row, column = np.nonzero(is_page & is_in)
+            page = table[row, column] - low
+            place = samples[row] % n_readers  # which of the page's readers a row is
+            readers = np.zeros((page.max(initial=-1) + 1, n_readers), np.int64)
+            readers[page, place] = row
+            keys = np.full(len(readers), FAR)
+            keys[page] = column * self.page
+            entries[row, column] = n_outputs + page * n_readers + place
+            n_outputs += readers.size
+            groups.append(self.page_group(low, readers, keys))
+        return groups, self.tensor(entries)
+
+    def page_group(self, low, readers, keys):
+        """The pages from number `low` on; readers [E, m]: rows; keys [E]: positions of the first keys."""
+        readers = self.tensor(readers)
+        keys = self.tensor(keys)[:, None, None] + torch.arange(self.page, device=self.device)  # [E, 1, P]
+        position = self.numbers[:, 0][readers][..., None]
+        hidden = {window: (keys > position) | (keys <= position - (window or FAR)) for window in self.windows}
+        return SimpleNamespace(pages=slice(low, low + len(readers)), readers=readers, hidden=hidden)
 
     def step(self):
         """The next token of each row [B] and its statistics [B, 12]; hooks keep the vector it came from."""
@@ -573,7 +564,7 @@ class Engine:
             logits = self.forward(count, self.make_page_groups())
             self.checked = pages
         logits = logits.float()  # [B, V]
-        position, age, _, _, key = self.numbers[:count].unbind(1)
+        position, age, _, key = self.numbers[:count].unbind(1)
         texts = self.texts[:count]
         scores = logits
         likeliest = None
@@ -592,14 +583,9 @@ class Engine:
     def fill(self):
         """Put what this step is about into the tensors that `forward` and sampling read."""
         numbers = self.host_numbers.numpy()
-        table = self.host_table.numpy()
         numbers[len(self.rows) :] = 0  # rows that are not there have one token, and write to the spare page
         for place, row in enumerate(self.rows):
-            numbers[place] = row.end - 1, len(row.stats), row.start, row.pages[-1], row.job["key"]
-            if not row.in_table:
-                pages = self.prompts[row.job["problem"]][: row.start // self.page] + row.pages
-                table[place, : len(pages)] = pages
-                row.in_table = True
+            numbers[place] = row.end - 1, len(row.stats), row.pages[-1], row.job["key"]
         self.numbers.copy_(self.host_numbers, non_blocking=True)
         self.table.copy_(self.host_table, non_blocking=True)
 
@@ -608,10 +594,10 @@ class Engine:
 
         What changes from step to step lies in tensors that stay where they are, so a graph can replay it.
         """
-        position, _, start, page, _ = self.numbers[:size].unbind(1)
+        position, _, page, _ = self.numbers[:size].unbind(1)
         groups, entries = page_groups or (None, None)
         self.plan = SimpleNamespace(
-            page=page, offset=(position - start) % self.page, page_groups=groups, entries=entries,
+            page=page, offset=position % self.page, page_groups=groups, entries=entries,
             table=self.table[:size], sizes=(position + 1).int(),
         )  # fmt: skip
         place = position[:, None]
@@ -684,13 +670,14 @@ class Engine:
             row = self.queue[0]
             ids = row.job["prompt"] + row.before
             prompt_end = len(row.job["prompt"]) - 1  # the last token of the prompt is the row's first input
-            row.start = prompt_end - prompt_end % self.page if self.copies_part else prompt_end
+            row.start = prompt_end - prompt_end % self.page
             row.end = len(ids)
             needed = (row.end - 1 - row.start) // self.page + 1
             if self.free[1 : self.split].sum() < needed + len(self.rows) or not self.read_prompt(row.job):
                 return
             row.pages = self.take(1, self.split, needed)
-            row.in_table = False
+            pages = self.prompts[row.job["problem"]][: row.start // self.page] + row.pages
+            self.host_table.numpy()[len(self.rows), : len(pages)] = pages
             if row.before:
                 self.read(ids[:-1], row.start, row.pages)
             elif row.start < prompt_end:
@@ -729,10 +716,11 @@ class Engine:
             full = [row for row in self.rows if len(row.pages) * self.page <= row.end - 1 - row.start]
             if not full:
                 return
+            row = full[0]
             page = self.take(1, self.split, 1)
             if page:
-                full[0].pages += page
-                full[0].in_table = False
+                row.pages += page
+                self.host_table[self.rows.index(row), (row.end - 1) // self.page] = page[0]
             else:
                 self.pause()
 
@@ -754,7 +742,7 @@ class Engine:
         self.free[self.rows[r].pages] = True
         self.texts[r] = self.texts[len(self.rows) - 1]
         self.rows[r] = self.rows[-1]
-        self.rows[r].in_table = False
+        self.host_table[r] = self.host_table[len(self.rows) - 1]
         self.rows.pop()
 
     def collect(self, tokens, stats):
