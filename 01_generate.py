@@ -265,7 +265,7 @@ def multiply(a, b):
 
 
 def page_attention(q, k, v, scaling, hidden):
-    """Attention over each page by itself for its m readers: outputs [E, m, G, g, D], logs of their weights.
+    """Attention over each page by itself for its m readers: outputs [E * m, G, g, D], logs of their weights.
 
     q [E, m, G, g, D]; k, v [E, G, P, D]; hidden [E, m, P]: keys that do not count for a reader.
     """
@@ -277,7 +277,7 @@ def page_attention(q, k, v, scaling, hidden):
     total = weights.sum(-1, keepdim=True)
     outputs = multiply(weights.to(v.dtype), v).div_(total)
     logs = (top + total.log())[..., 0]
-    return [x.unflatten(2, (readers, -1)).transpose(1, 2) for x in (outputs, logs)]
+    return [x.unflatten(2, (readers, -1)).transpose(1, 2).flatten(0, 1) for x in (outputs, logs)]
 
 
 @cache
@@ -488,20 +488,16 @@ class Engine:
         if plan.page_groups is None:
             return table_attention(*inputs)[:, None]
         grouped = q.view(len(q), k.shape[1], -1, q.shape[-1])  # [B, G, g, D]: g heads read the same keys
-        outputs = []
-        weights = []  # their logarithms
-        for group in plan.page_groups:
-            where = group.pages
-            hidden = group.hidden[window]
-            found = page_attention(grouped[group.readers], keys[where], values[where], scaling, hidden)
-            outputs.append(found[0].flatten(0, 1))
-            weights.append(found[1].flatten(0, 1))
-        logs = torch.cat(weights)[plan.entries]  # [B, entries, G, g]
+        found = [
+            page_attention(grouped[x.readers], keys[x.pages], values[x.pages], scaling, x.hidden[window])
+            for x in plan.page_groups
+        ]
+        outputs, logs = (torch.cat(parts)[plan.entries] for parts in zip(*found))  # [B, entries, G, g(, D)]
         total = logs.logsumexp(1)
         if sinks is not None:
             total = total.logaddexp(sinks.float().view(1, *total.shape[1:]))
         shares = (logs - total[:, None]).exp()
-        out = torch.einsum("begh,beghd->bghd", shares, torch.cat(outputs)[plan.entries])
+        out = torch.einsum("begh,beghd->bghd", shares, outputs)
         out = out.to(v.dtype).flatten(1, 2)  # [B, H, D]
         if self.by_kernel:
             self.check_kernel(out, inputs)
@@ -806,15 +802,14 @@ def generate_answers(model, sampling, jobs):
         tokens = scramble(torch.arange(1, logits.shape[1] + 1, device=logits.device) * STRIDE)
         age = torch.full_like(keys, texts.shape[1] - len(prompt))
         noise = scramble(keys + age * STRIDE)[:, None]
-        penalty = sampling["repetition_penalty"]
-        scores = logits if penalty == 1 else penalise(logits, texts, penalty)
-        chosen = choose_tokens(scores, sampling, noise, tokens)
+        chosen = choose_tokens(logits, sampling, noise, tokens)
         return torch.full_like(logits, -torch.inf).scatter(1, chosen[:, None], 0)
 
     ids = torch.tensor([prompt] * len(jobs), device=model.device)
     texts = model.generate(  # greedy, as warpers of its own would come before the draw
         ids, attention_mask=torch.ones_like(ids), max_new_tokens=jobs[0]["limit"], do_sample=False,
-        repetition_penalty=1.0, eos_token_id=stop_ids or None, pad_token_id=0, logits_processor=[draw],
+        repetition_penalty=sampling["repetition_penalty"], eos_token_id=stop_ids or None, pad_token_id=0,
+        logits_processor=[draw],
     )  # fmt: skip
     answers = []
     for job, tokens in zip(jobs, texts[:, len(prompt) :].tolist()):
