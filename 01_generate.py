@@ -397,6 +397,7 @@ class Engine:
 
     def __init__(self, model, layers, sampling, n, slots, max_prompt, max_new, page=0, budget=0):
         self.model = model
+        self.layers = layers
         self.sampling = sampling
         self.device = model.device
         if self.device.type == "cuda":
@@ -751,7 +752,7 @@ class Engine:
                 vectors = torch.stack([row.last if row.finish == "stop" else newest, newest], 1)
                 ended.append(row.job | {
                     "ids": self.tokens_of(r).int().cpu(), "stats": torch.from_numpy(np.stack(row.stats)),
-                    "hidden": vectors.flatten(0, 1).cpu(),  # [layers * 2, d]
+                    "hidden": dict(zip(self.layers, vectors.cpu())),  # each [2, d]
                     "finish": row.finish,
                 })  # fmt: skip
                 self.retire(r)
@@ -779,16 +780,13 @@ def free_memory(device):
 
 def run_by_generate(model, settings, layers, queue, longest):
     """Yield rollouts as Engine.run does, all of a problem that wait at the head of the queue at a time."""
-
-    def answered():
-        while queue:
-            jobs = [queue.popleft().job]
-            while queue and queue[0].job["problem"] == jobs[0]["problem"]:
-                jobs.append(queue.popleft().job)
-            yield jobs[0]["problem"], generate_answers(model, settings.sampling, jobs)
-
-    for _, rollouts in read_answers(model, settings, answered(), layers, (), longest):
-        yield from rollouts
+    while queue:
+        jobs = [queue.popleft().job]
+        while queue and queue[0].job["problem"] == jobs[0]["problem"]:
+            jobs.append(queue.popleft().job)
+        use_own_attention(model)
+        answers = generate_answers(model, settings.sampling, jobs)
+        yield from read_answers(model, settings, [answers], layers, (), longest)
 
 
 def generate_answers(model, sampling, jobs):
@@ -822,7 +820,7 @@ def generate_answers(model, sampling, jobs):
 
 
 def read_answers(model, settings, problems, layers, extra, longest):
-    """Yield (number, rollouts) of problems given as (number, jobs); longest: the most tokens of an answer.
+    """Yield the rollouts of problems, each given as a list of its jobs; longest: the most tokens of one.
 
     Rows are padded on the right, where nothing that counts can see it. Only answers without statistics need
     logits.
@@ -833,41 +831,37 @@ def read_answers(model, settings, problems, layers, extra, longest):
         common.use_attention(model, "causal", common.causal_attention)
     states = {}
     hooks = common.watch_layers(model, [*layers, settings.config.num_hidden_layers], states.__setitem__)
-    for i, jobs in problems:
-        rollouts = []
+    for jobs in problems:
         jobs = sorted(jobs, key=lambda job: len(job["tokens"]))  # those of about one length together
         longest = len(jobs[-1]["prompt"]) + len(jobs[-1]["tokens"])
         size = max(1, (8192 if model.device.type == "cuda" else 2048) // longest)
         for batch in (jobs[start : start + size] for start in range(0, len(jobs), size)):
             texts = [torch.tensor(job["prompt"] + job["tokens"]) for job in batch]
             ids = torch.nn.utils.rnn.pad_sequence(texts, batch_first=True).to(model.device)
+            rollouts = []
             with torch.inference_mode():
-                if all("stats" in job for job in batch):
-                    model.get_decoder()(input_ids=ids, use_cache=False)
-                    logits = [None] * len(batch)
-                else:
-                    logits = model(input_ids=ids, use_cache=False).logits  # [B, T, V]
+                is_known = all("stats" in job for job in batch)
+                logits = model(input_ids=ids, use_cache=False, logits_to_keep=int(is_known)).logits  # 0: all
                 for row, job in enumerate(batch):
                     own = [states[column][row] for column in sorted(states)]  # each [T, d]
-                    rollouts.append(read_rollout(job, own, logits[row], settings, extra))
-        yield i, sorted(rollouts, key=lambda rollout: rollout["sample"])
+                    rollouts.append(read_rollout(job, layers, own, logits[row], settings, extra))
+            yield from rollouts
     for hook in hooks:
         hook.remove()
 
 
-def read_rollout(job, states, logits, settings, extra):
-    """The rollout of a job; states: of each layer [T, d], the final one last; logits [T, V] or None."""
+def read_rollout(job, layers, states, logits, settings, extra):
+    """The rollout of a job; states: of each layer [T, d], the final one last; logits [T, V]."""
     begin = len(job["prompt"]) - 1  # of what the first token is sampled from
     end = begin + len(job["tokens"])
     ends = [x[max(0, end - 1) : end + 1].cpu() for x in states[:-1]]
-    ends = torch.stack(ends, 1) if ends else torch.empty(2, 0, states[-1].shape[-1])
     rollout = as_rollout(job, settings)
     if "stats" not in rollout:
         pairs = zip(logits[begin:end].split(1024), rollout["ids"].to(logits.device).long().split(1024))
         stats = [token_stats(part.float(), tokens).half().cpu() for part, tokens in pairs]
         rollout["stats"] = torch.cat(stats)
     return rollout | {
-        "hidden": vectors_of(rollout, ends),
+        "hidden": vectors_of(layers, ends, rollout["finish"]),
         "extra": extra_vectors(settings.tokenizer, job["tokens"], states[-1][begin + 1 : end + 1], extra),
     }  # fmt: skip
 
@@ -882,10 +876,10 @@ def as_rollout(job, settings):
     return rollout | {"text": response_of(settings.tokenizer, rollout)}
 
 
-def vectors_of(rollout, ends):
-    """What hidden.pt keeps, [layers * 2, d], of the vectors at the last two tokens, [2, layers, d]."""
-    last = ends[-2] if rollout["finish"] == "stop" else ends[-1]
-    return torch.stack([last, ends[-1]], 1).flatten(0, 1)
+def vectors_of(layers, ends, finish):
+    """{layer: its vectors [2, d], last and eos}; ends: of each layer those at the last two tokens."""
+    last = -2 if finish == "stop" else -1
+    return {layer: x[[last, -1]] for layer, x in zip(layers, ends)}
 
 
 SPECIAL = re.compile(r"\breturn\b|^[ \t]*(?:async )?def .*:(?=[ \t]*(?:#.*)?$)", re.MULTILINE)
@@ -931,7 +925,7 @@ def __getattr__(name):
             device = self._kv_cache.device
             vectors = self._kv_cache[page.to(device), :, (place % self._block_size).to(device)]
             new = pending.filename + ".new"
-            save_file({"vectors": vectors.cpu().contiguous()}, new)  # [2, layers, d]
+            save_file({"vectors": vectors.transpose(0, 1).cpu().contiguous()}, new)  # [layers, 2, d]
             os.replace(new, pending.filename)
             self._req_copy_events[pending.req_id] = SimpleNamespace(query=lambda: True)
 
@@ -1000,10 +994,11 @@ def ask_vllm(engine, requests):
             yield requests[int(output.request_id)][0], output
 
 
-def by_problem(jobs, rollouts):
+def by_problem(jobs, rollouts, desc):
     """Yield (number, rollouts) of each problem when the last of them has come; jobs: {number: its jobs}."""
     done = defaultdict(list)
-    for rollout in rollouts:
+    total = sum(map(len, jobs.values()))
+    for rollout in common.progress(rollouts, total=total, desc=desc, unit="rollout"):
         i = rollout["problem"]
         done[i].append(rollout)
         if len(done[i]) == len(jobs[i]):
@@ -1038,7 +1033,7 @@ def vllm_stats(logprobs, count):
 TRIES = 3  # of a request for vectors; an engine that ends early has been seen to leave out the last file
 
 
-def read_by_vllm(engine, rollouts, folder):
+def read_by_vllm(engine, rollouts, layers, folder):
     """Yield rollouts with vectors: prompt and answer go in, and vLLM writes those of the last two tokens."""
     from safetensors.torch import load_file
 
@@ -1063,7 +1058,7 @@ def read_by_vllm(engine, rollouts, folder):
             if "stats" not in rollout:
                 rollout["stats"] = vllm_stats(output.prompt_logprobs, len(rollout["tokens"]))
             ends = load_file(rollout["path"])["vectors"]
-            yield rollout | {"hidden": vectors_of(rollout, ends), "extra": {}}
+            yield rollout | {"hidden": vectors_of(layers, ends, rollout["finish"]), "extra": {}}
         if not left:
             return
     die(f"vLLM gave no vectors of {len(left)} rollouts in {folder}; the same command asks once more")
@@ -1181,12 +1176,12 @@ def rater(scorer, path, model, config, layers=None):
     layers = layers or [layer]
     if layer not in layers:
         die(f"{path} reads {scorer.vector}; here it must be a vector of the layers {layers}")
-    column = layers.index(layer) * len(TOKENS) + TOKENS.index(token)
+    place = TOKENS.index(token)
 
     def rate(rollout):
         conf = common.confidence(rollout["stats"].numpy(), config.vocab_size)
         features = common.rollout_features(conf, len(rollout["ids"]))[None]
-        score = scorer(rollout["hidden"][column][None], features)
+        score = scorer(rollout["hidden"][layer][place][None], features)
         rollout |= {"score": score.item(), "p": common.probability(score, scorer.log_weight).item()}
 
     return rate
@@ -1564,7 +1559,7 @@ def split(run):
     ids, stats = (tokens[name].tensor_split(tokens["offsets"][1:-1]) for name in ("ids", "stats"))
     layers = layers_of(meta["layers"], meta["n_layers"])
     path = run.folder / "hidden.pt"
-    hidden = load_pt(path)["hidden"] if path.is_file() else None
+    hidden = load_pt(path)["hidden"].unflatten(1, (-1, len(TOKENS))) if path.is_file() else None
     wanted = meta.get("extra", [])
     extra = load_pt(run.folder / "extra.pt") if wanted else {}
     if "last10" in wanted:
@@ -1577,17 +1572,12 @@ def split(run):
             "id": row["id"], "sample": row["sample"], "text": row["response"], "finish": row["finish"],
             # A view would be stored with its whole file
             "ids": ids[r].clone(), "stats": stats[r].clone(),
-            "hidden": {} if hidden is None else by_layer(hidden[r], layers),
+            "hidden": {} if hidden is None else dict(zip(layers, hidden[r].clone())),
             "extra": {name: extra[name][r].clone() for name in wanted},
         })  # fmt: skip
     for problem in run.problems:
         run.write_part(problem, rollouts[problem["id"]])
     (run.folder / "rollouts.jsonl").unlink()
-
-
-def by_layer(hidden, layers):
-    """The vectors of a rollout, [layers * 2, d], as {layer: [2, d]}."""
-    return dict(zip(layers, hidden.clone().unflatten(0, (-1, len(TOKENS)))))
 
 
 def sample_missing(run, settings, model, layers, given):
@@ -1606,20 +1596,14 @@ def sample_missing(run, settings, model, layers, given):
         return
     if args.engine == "vllm":
         every = list(itertools.chain(*jobs.values()))
-        bar = common.progress(desc=f"sample {run.folder}", total=len(every), unit="rollout")
-        with bar, vllm_engine(args, max(len(job["prompt"]) + job["limit"] for job in every)) as engine:
-            for i, rollouts in by_problem(jobs, sample_by_vllm(engine, settings, every)):
-                bar.update(len(rollouts))
-                yield i, rollouts
+        with vllm_engine(args, max(len(job["prompt"]) + job["limit"] for job in every)) as engine:
+            yield from by_problem(jobs, sample_by_vllm(engine, settings, every), f"sample {run.folder}")
         return
     rate = None
     if args.scorer:
         rate = rater(common.load_scorer(args.scorer), args.scorer, vars(args), settings.config, layers)
     desc = f"generate {run.folder}" + (f", worker {rank + 1} of {world}" if world > 1 else "")
-    for i, rollouts in sample_problems(model, settings, jobs, layers, args.slots, desc, rate, args.stop):
-        for rollout in rollouts:
-            rollout["hidden"] = by_layer(rollout["hidden"], layers)
-        yield i, rollouts
+    yield from sample_problems(model, settings, jobs, layers, args.slots, desc, rate, args.stop)
 
 
 def lacking(rollouts, layers, extra):
@@ -1638,31 +1622,29 @@ def read_missing(run, settings, model, layers):
         if rows:
             prompt = list(common.encode_prompt(settings.tokenizer, problems[i]))
             jobs[i] = [row | {"problem": i, "prompt": prompt, "tokens": row["ids"].tolist()} for row in rows]
-    every = list(itertools.chain(*jobs.values()))
-    if not every:
+    if not jobs:
         return
-    bar = common.progress(desc=f"read {run.folder}", total=len(every), unit="rollout")
-    with bar:
-        for i, rollouts in read_jobs(run, settings, model, jobs, every, layers):
-            bar.update(len(rollouts))
-            part = run.read_part(problems[i])
-            for read in rollouts:
-                row = part[read["sample"]]
-                row["stats"] = row.get("stats", read["stats"])
-                row["hidden"] = by_layer(read["hidden"], layers) | row["hidden"]
-                row["extra"] = read["extra"] | row["extra"]
-            run.write_part(problems[i], part)
+    read = read_jobs(run, settings, model, jobs.values(), layers)
+    for i, rollouts in by_problem(jobs, read, f"read {run.folder}"):
+        part = run.read_part(problems[i])
+        for rollout in rollouts:
+            row = part[rollout["sample"]]
+            row["stats"] = rollout["stats"]
+            row["hidden"] = rollout["hidden"] | row["hidden"]
+            row["extra"] = rollout["extra"] | row["extra"]
+        run.write_part(problems[i], part)
 
 
-def read_jobs(run, settings, model, jobs, every, layers):
-    """Yield (number, rollouts) of each problem; jobs: {number: its jobs with "tokens"}; every: all jobs."""
+def read_jobs(run, settings, model, jobs, layers):
+    """Yield the rollouts of problems, each given as a list of its jobs with "tokens"."""
+    every = list(itertools.chain(*jobs))
     longest = max(len(job["prompt"]) + len(job["tokens"]) for job in every)
     if run.args.engine == "vllm":
         with vllm_engine(run.args, longest + 1, layers) as engine:
-            yield from by_problem(jobs, read_by_vllm(engine, every, run.folder))
+            yield from read_by_vllm(engine, every, layers, run.folder)
         return
     with common.enough_memory("read these answers where there is more memory, such as with --device cpu"):
-        yield from read_answers(model, settings, jobs.items(), layers, run.meta["extra"], longest)
+        yield from read_answers(model, settings, jobs, layers, run.meta["extra"], longest)
 
 
 def merge(run, layers):
@@ -1789,7 +1771,7 @@ def sample(
     found = {}
     try:
         for i, rollouts in sample_problems(model, settings, jobs, [layer], None, "sample", rate):
-            answers = [as_answer(rollout, TOKENS.index(token), config.vocab_size) for rollout in rollouts]
+            answers = [as_answer(rollout, layer, token, config.vocab_size) for rollout in rollouts]
             found[i] = best_first(rows[i], answers, vote)
     finally:
         use_own_attention(model)
@@ -1818,11 +1800,11 @@ def best_first(problem, answers, vote):
     return [answers[i] for i in order]
 
 
-def as_answer(rollout, column, vocab_size):
+def as_answer(rollout, layer, token, vocab_size):
     """A rollout as sample() gives it; its vector is copied, as one can learn from no inference tensor."""
     names = ("sample", "text", "finish", "score", "p")
     return {name: rollout[name] for name in names if name in rollout} | {
-        "tokens": rollout["ids"].tolist(), "hidden": rollout["hidden"][column].clone(),
+        "tokens": rollout["ids"].tolist(), "hidden": rollout["hidden"][layer][TOKENS.index(token)].clone(),
         "conf": common.confidence(rollout["stats"].numpy(), vocab_size),
     }  # fmt: skip
 

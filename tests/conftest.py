@@ -189,8 +189,14 @@ def read_jobs(model, jobs, layers, stop_ids=(), extra=()):
     for job in jobs:
         by_problem.setdefault(job["problem"], []).append(job)
     longest = max(len(job["prompt"]) + len(job["tokens"]) for job in jobs)
-    problems = generate.read_answers(model, settings, by_problem.items(), layers, extra, longest)
-    return [rollout for _, rollouts in problems for rollout in rollouts]
+    rollouts = generate.read_answers(model, settings, by_problem.values(), layers, extra, longest)
+    found = {(row["problem"], row["sample"]): with_flat_vectors(row) for row in rollouts}
+    return [found[job["problem"], job["sample"]] for job in jobs]
+
+
+def with_flat_vectors(rollout):
+    """A rollout whose vectors are as in hidden.pt, [layers * 2, d]."""
+    return rollout | {"hidden": torch.cat([*rollout["hidden"].values()])}
 
 
 def first_dimension_scorer(path, width=8, **changes):

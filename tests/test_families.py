@@ -23,6 +23,7 @@ from conftest import (
     full_forward,
     random_model,
     read_jobs,
+    with_flat_vectors,
 )  # fmt: skip
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, GenerationConfig, PreTrainedTokenizerFast
@@ -395,7 +396,7 @@ def sampled(model, jobs, layers, sampling=PLAIN):
     n = len(by_problem[0])
     settings = generate.Settings(byte_tokenizer(), model.config.get_text_config(), sampling, n, 0, 0)
     found = dict(generate.sample_problems(model, settings, by_problem, layers, 3, "sample"))
-    return [rollout for i in by_problem for rollout in found[i]]
+    return [with_flat_vectors(rollout) for i in by_problem for rollout in found[i]]
 
 
 @pytest.mark.parametrize("name", [*SAME, *BY_GENERATE])

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 from bench_train import draw_rollouts, make_world
-from conftest import TINY, read_jobs
+from conftest import TINY, read_jobs, with_flat_vectors
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.overrides import TorchFunctionMode
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
@@ -240,7 +240,7 @@ def sampled(model, sampling, **changes):
     vars(engine).update(changes)
     # Rows end one after the other, so that graphs of several sizes replay, and rows are padded
     jobs = [job | {"limit": 40 - 3 * i} for i, job in enumerate(make_jobs())]
-    found = engine.run(deque(map(generate.Row, jobs)))
+    found = map(with_flat_vectors, engine.run(deque(map(generate.Row, jobs))))
     return sorted(found, key=lambda row: (row["problem"], row["sample"]))
 
 
