@@ -937,28 +937,26 @@ def stand_in(args, config):
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
     os.environ["VLLM_ALLOW_LONG_MAX_MODEL_LEN"] = "1"  # to read an answer that fills the context
-    paths = str(Path(__file__).resolve().parent), os.environ.get("PYTHONPATH", "")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))  # its processes import this module
     signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))  # they would outlive this one
     device = common.pick_device()
     dtype = common.pick_dtype(args.dtype, device)
-    return SimpleNamespace(device=device, dtype=config.dtype if dtype == "auto" else dtype)
+    return SimpleNamespace(device=device, dtype=config.dtype or torch.float32 if dtype == "auto" else dtype)
 
 
 @contextmanager
-def vllm_engine(args, longest, layers=()):
+def vllm_engine(args, model, longest, layers=(), folder=None):
     """vLLM's engine, for texts of at most so many tokens; with layers it writes their vectors to files."""
     from vllm import LLM
     from vllm.v1.engine.exceptions import EngineDeadError
 
-    device = common.pick_device()
     options = {"model": args.model, "revision": args.revision, "max_model_len": longest}
-    options["dtype"] = common.pick_dtype(args.dtype, device)
-    if device == "cpu":  # there a prompt with a seed that is read in two parts ends vLLM 0.32
+    options["dtype"] = model.dtype
+    if model.device == "cpu":  # there a prompt with a seed that is read in two parts ends vLLM 0.32
         options["enable_chunked_prefill"] = False
     if layers:
         draft = {"hf_config": {"eagle_aux_hidden_state_layer_ids": layers}}
-        own = {"use_synchronization_lock": False, "allow_custom_save_path": True}
+        folder.mkdir(parents=True, exist_ok=True)
+        own = {"use_synchronization_lock": False, "shared_storage_path": str(folder)}
         options |= {
             "speculative_config": {
                 "method": "extract_hidden_states", "num_speculative_tokens": 1, "draft_model_config": draft,
@@ -1030,38 +1028,33 @@ def vllm_stats(logprobs, count):
     return torch.cat([top, own, torch.full_like(own, math.nan)], 1).clamp(-65504).half()
 
 
-TRIES = 3  # of a request for vectors; an engine that ends early has been seen to leave out the last file
+def read_by_vllm(engine, rollouts, layers, tries=3):
+    """Yield rollouts with vectors: prompt and answer go in, and vLLM writes those of the last two tokens.
 
-
-def read_by_vllm(engine, rollouts, layers, folder):
-    """Yield rollouts with vectors: prompt and answer go in, and vLLM writes those of the last two tokens."""
+    An engine that ends early has been seen to leave out the last file: what does not come is asked for again.
+    """
     from safetensors.torch import load_file
 
-    folder = folder.resolve() / "parts" / "vectors"
-    folder.mkdir(parents=True, exist_ok=True)
-    left = rollouts
-    for _ in range(TRIES):
-        requests = []
-        for rollout in left:
-            path = folder / f"{rollout['problem']}-{rollout['sample']}"
-            path.unlink(missing_ok=True)
-            options = {"max_tokens": 1, "temperature": 0}
-            if "stats" not in rollout:
-                options["prompt_logprobs"] = common.TOP_K
-            options["extra_args"] = {"kv_transfer_params": {"hidden_states_path": str(path)}}
-            requests.append((rollout | {"path": path}, rollout["prompt"] + rollout["tokens"], options))
-        left = []
-        for rollout, output in ask_vllm(engine, requests):
-            if not comes(rollout["path"]):
-                left.append(rollout)
-                continue
-            if "stats" not in rollout:
-                rollout["stats"] = vllm_stats(output.prompt_logprobs, len(rollout["tokens"]))
-            ends = load_file(rollout["path"])["vectors"]
-            yield rollout | {"hidden": vectors_of(layers, ends, rollout["finish"]), "extra": {}}
-        if not left:
-            return
-    die(f"vLLM gave no vectors of {len(left)} rollouts in {folder}; the same command asks once more")
+    requests = []
+    for rollout in rollouts:
+        options = {"max_tokens": 1, "temperature": 0}
+        if "stats" not in rollout:
+            options["prompt_logprobs"] = common.TOP_K
+        requests.append((rollout, rollout["prompt"] + rollout["tokens"], options))
+    left = []
+    for rollout, output in ask_vllm(engine, requests):
+        path = Path(output.kv_transfer_params["hidden_states_path"])
+        if not comes(path):
+            left.append(rollout)
+            continue
+        if "stats" not in rollout:
+            rollout["stats"] = vllm_stats(output.prompt_logprobs, len(rollout["tokens"]))
+        ends = load_file(path)["vectors"]
+        yield rollout | {"hidden": vectors_of(layers, ends, rollout["finish"]), "extra": {}}
+    if left and tries == 1:
+        die(f"vLLM gave no vectors of {len(left)} rollouts; the same command asks once more")
+    if left:
+        yield from read_by_vllm(engine, left, layers, tries - 1)
 
 
 def comes(path, seconds=10):
@@ -1596,7 +1589,8 @@ def sample_missing(run, settings, model, layers, given):
         return
     if args.engine == "vllm":
         every = list(itertools.chain(*jobs.values()))
-        with vllm_engine(args, max(len(job["prompt"]) + job["limit"] for job in every)) as engine:
+        longest = max(len(job["prompt"]) + job["limit"] for job in every)
+        with vllm_engine(args, model, longest) as engine:
             yield from by_problem(jobs, sample_by_vllm(engine, settings, every), f"sample {run.folder}")
         return
     rate = None
@@ -1640,8 +1634,9 @@ def read_jobs(run, settings, model, jobs, layers):
     every = list(itertools.chain(*jobs))
     longest = max(len(job["prompt"]) + len(job["tokens"]) for job in every)
     if run.args.engine == "vllm":
-        with vllm_engine(run.args, longest + 1, layers) as engine:
-            yield from read_by_vllm(engine, every, layers, run.folder)
+        folder = run.folder.resolve() / "parts" / "vectors"
+        with vllm_engine(run.args, model, longest + 1, layers, folder) as engine:
+            yield from read_by_vllm(engine, every, layers)
         return
     with common.enough_memory("read these answers where there is more memory, such as with --device cpu"):
         yield from read_answers(model, settings, jobs, layers, run.meta["extra"], longest)
