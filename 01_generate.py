@@ -1508,8 +1508,7 @@ def finish_run(run, settings, model):
     """Sample and read what is missing; False while other workers are at their problems."""
     refuse_other_run(run, settings.sampling)  # the model may have been downloaded
     given = read_responses(run, settings) if run.args.responses and lacks_rollouts(run) else None
-    with lock_of(run):
-        run = replace(run)  # without what it has cached
+    with lock_of(run) as run:
         if is_whole(run):
             return True  # another worker has merged the parts
         begin_run(run, settings, model)
@@ -1524,12 +1523,12 @@ def finish_run(run, settings, model):
 
 @contextmanager
 def lock_of(run):
-    """Only one of the workers is at these places at a time."""
+    """Only one of the workers is at these places at a time; it gets the run without what is cached of it."""
     path = run.folder / "parts" / "lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        yield replace(run)
 
 
 def begin_run(run, settings, model):
@@ -1644,8 +1643,7 @@ def read_jobs(run, settings, model, jobs, layers):
 
 def merge(run, layers):
     """Write the run's files, in the worker that ends last; False while others are at their problems."""
-    with lock_of(run):
-        run = replace(run)
+    with lock_of(run) as run:
         if is_whole(run):
             return True  # another worker has merged the parts
         parts = [run.read_part(problem) for problem in run.problems]
