@@ -11,6 +11,7 @@ import os
 from collections import deque
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -62,7 +63,6 @@ class WithoutNumbers(TorchFunctionMode):
             torch.Tensor.item: number_of,
             torch.Tensor.__int__: lambda x: 0,
             torch.Tensor.__bool__: lambda x: False,
-            torch.allclose: lambda *_, **__: True,
             torch.Tensor.backward: give_gradients,
         }
         if function in looks:
@@ -102,7 +102,8 @@ def rehearsal():
 
 
 @pytest.fixture
-def rehearsed():
+def rehearsed(monkeypatch):
+    monkeypatch.setattr(common, "device_name", str)  # the driver would know it
     with rehearsal():
         yield
 
@@ -142,15 +143,17 @@ def test_lora_and_a_reward_head(family, rehearsed):
     train_adapters_and_read_a_head(make_model(family))
 
 
+def encode(problem, response):
+    return [5] * 20
+
+
 def train_adapters_and_read_a_head(model):
-    """One step of LoRA, and what the two kinds of reward models read."""
+    """LoRA, and what the two kinds of reward models read."""
     adapters = verifiers.add_adapters(model, 0)
-    verifiers.save_memory(model.train())
-    optimizer = torch.optim.AdamW(adapters.values(), weight_decay=0.0)
-    verifiers.learn_from(model, [5] * 20, 3, 1)
-    assert all(weight.grad is not None for weight in adapters.values())
-    optimizer.step()
-    model.eval()
+    before = [weight.detach().clone() for weight in adapters.values()]
+    settings = SimpleNamespace(epochs=1, lr=1e-4)
+    verifiers.train_adapters(SimpleNamespace(model=model, encode=encode), adapters, [3, 4], [("", "", 1)], settings, 0)
+    assert not HAS_GPU or not all(map(torch.equal, adapters.values(), before))
     head = torch.nn.Linear(32, 1, device=model.device)
     with torch.inference_mode():
         difference = verifiers.next_logits(model, [5] * 20)[[3, 4]].diff()
