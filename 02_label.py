@@ -418,7 +418,7 @@ def with_wanted_name(code, tree, problem):
     """Tests written against one name (KodCode) also take a program whose single function has another."""
     functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
     wanted = problem.get("entry_point")
-    is_pytest = re.search(r"^def test_", str(problem.get("tests")), re.M)
+    is_pytest = re.search(r"^\s*def test_", str(problem.get("tests")), re.M)
     if wanted and is_pytest and len(functions) == 1 and wanted not in defined(tree):
         return f"{code}\n\n{wanted} = {functions[0]}\n"
     return code

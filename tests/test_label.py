@@ -243,6 +243,8 @@ def test_a_single_function_may_have_another_name():
     scope = {}
     exec(judge.extract_code(PLUS, ADD), scope)
     assert scope["add_two"](2, 3) == 5
+    in_class = ADD | {"tests": "class TestAdd:\n    def test_add(self):\n        assert add_two(2, 3) == 5\n"}
+    assert "add_two" in judge.extract_code(PLUS, in_class)
     two = PLUS.replace("+ b", "+ b\ndef minus(a, b):\n    return a - b")
     assert "add_two" not in judge.extract_code(two, ADD)
     named = judge.extract_code("```python\ndef disc(r):\n    return r\n```", DISC)
