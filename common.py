@@ -785,7 +785,6 @@ def hub_page(data, offset):
 
 
 KINDS = ("code", "math", "text")
-STYLES = ("check", "unittest", "pytest", "assert", "stdio")
 
 
 def normalise_problem(row: dict, where: str, number: int, kind: str | None = None) -> dict:
@@ -809,9 +808,8 @@ def normalise_problem(row: dict, where: str, number: int, kind: str | None = Non
         problem["answer"] = plain_answer(problem["answer"], where)
     if "tests" in problem:
         problem["tests"] = plain_tests(problem["tests"], where)
-    for name, choices in (("kind", KINDS), ("style", STYLES)):
-        if name in problem and problem[name] not in choices:
-            die(f"{where}: the {name} {problem[name]!r} is none of {', '.join(choices)}")
+    if problem["kind"] not in KINDS:
+        die(f"{where}: the kind {problem['kind']!r} is none of {', '.join(KINDS)}")
     judged_by, other = ("tests", "answer") if problem["kind"] == "code" else ("answer", "tests")
     if other in problem and judged_by not in problem:
         die(f"{where}: {problem['kind']} is judged by the field {judged_by!r}, and there is only {other!r}")

@@ -17,7 +17,7 @@ A job is the keyword arguments of `run_tests`:
                  [...]}: for each input the program must print the output and exit with status 0. Lines are
                  compared without trailing blanks, numbers as decimals
     style        "check": the tests define check(candidate), which is called with the entry point; "pytest":
-                 they are collected as pytest would; "auto", the default: "check" if they define it
+                 a function check is a helper; "auto", the default: "check" if they define it
     entry_point  name of the function under test; the style "check" needs it
     prelude      trusted code of the problem statement, which runs in front of the program and of the tests
     cpu_s        seconds of processor time for the program and its tests, default 10

@@ -216,7 +216,6 @@ def test_own_file_in_its_minimal_form(name, tmp_path):
 MISTAKES = {  # what the error says -> the file
     "kind 'maths' is none of code, math, text": '{"prompt": "x", "kind": "maths"}',
     "problem 1: 'tests' must be": '{"prompt": "x", "tests": {"inputs": [1], "outputs": ["1"]}}',
-    "style ['check'] is none of check,": '{"prompt": "x", "tests": "assert f()", "style": ["check"]}',
     "code is judged by the field 'tests', and there is only": '{"prompt": "x", "kind": "code", "answer": 3}',
     "the field 'family' must be text": '{"prompt": "x", "family": 7}',
     "own, problem 2: 'answer' must be a text, a number, or a list of such, any of which is right":
