@@ -30,7 +30,8 @@ add. vLLM has vectors of the layers before the final one, no self_certainty.
 SGLang or an API. With the same flags but --responses it reads the batch file
 that came back, or rows {"id", "response": text}, with "finish": "length" if
 the answer was cut and "tokens": ids with the ending one, without which the
-text is tokenised again. Such a run does not grow.
+text is tokenised again. Such a run does not grow. The logits of the longest
+answer must fit into memory.
 
 --scorer S --stop 0.9: a problem gets 1, 2, 3, 5, 8, 12, 16 rollouts, until
 one of them is right with that probability by this scorer.
@@ -91,7 +92,7 @@ def parse_args(argv):
     add("--temperature", type=float, help="0 takes the likeliest token" + default)
     add("--top-k", type=int, help="sample among so many likeliest tokens; 0: among all" + default)
     add("--top-p", type=float, help="sample among the likeliest tokens of this mass; 1: among all" + default)
-    add("--repetition-penalty", type=float, help="1: no penalty" + default)
+    add("--repetition-penalty", type=float, help="1 or more; 1: no penalty" + default)
     elsewhere = parser.add_mutually_exclusive_group()
     elsewhere.add_argument("--requests", metavar="FILE", help="write requests for a server, and no run")
     elsewhere.add_argument("--responses", metavar="FILE", help="read answers made elsewhere from this file")
@@ -806,8 +807,8 @@ def generate_answers(model, sampling, jobs):
     ids = torch.tensor([prompt] * len(jobs), device=model.device)
     texts = model.generate(  # greedy, as warpers of its own would come before the draw
         ids, attention_mask=torch.ones_like(ids), max_new_tokens=jobs[0]["limit"], do_sample=False,
-        repetition_penalty=sampling["repetition_penalty"], eos_token_id=stop_ids or None, pad_token_id=0,
-        logits_processor=[draw],
+        repetition_penalty=float(sampling["repetition_penalty"]), eos_token_id=stop_ids or None,
+        pad_token_id=0, logits_processor=[draw],
     )  # fmt: skip
     answers = []
     for job, tokens in zip(jobs, texts[:, len(prompt) :].tolist()):
@@ -840,8 +841,12 @@ def read_answers(model, settings, problems, layers, extra, longest):
             ids = torch.nn.utils.rnn.pad_sequence(texts, batch_first=True).to(model.device)
             rollouts = []
             with torch.inference_mode():
-                is_known = all("stats" in job for job in batch)
-                logits = model(input_ids=ids, use_cache=False, logits_to_keep=int(is_known)).logits  # 0: all
+                # To keep fewer logits would not do: Gemma 4 then leaves out vectors, too
+                logits = [None] * len(batch)
+                if all("stats" in job for job in batch):
+                    model.get_decoder()(input_ids=ids, use_cache=False)
+                else:
+                    logits = model(input_ids=ids, use_cache=False).logits  # [B, T, V]
                 for row, job in enumerate(batch):
                     own = [states[column][row] for column in sorted(states)]  # each [T, d]
                     rollouts.append(read_rollout(job, layers, own, logits[row], settings, extra))
@@ -851,13 +856,14 @@ def read_answers(model, settings, problems, layers, extra, longest):
 
 
 def read_rollout(job, layers, states, logits, settings, extra):
-    """The rollout of a job; states: of each layer [T, d], the final one last; logits [T, V]."""
+    """The rollout of a job; states: of each layer [T, d], the final one last; logits [T, V] or None."""
     begin = len(job["prompt"]) - 1  # of what the first token is sampled from
     end = begin + len(job["tokens"])
     ends = [x[max(0, end - 1) : end + 1].cpu() for x in states[:-1]]
     rollout = as_rollout(job, settings)
     if "stats" not in rollout:
-        pairs = zip(logits[begin:end].split(1024), rollout["ids"].to(logits.device).long().split(1024))
+        tokens = rollout["ids"].to(logits.device).long()
+        pairs = zip(logits[begin:end].split(1024), tokens.split(1024))
         stats = [token_stats(part.float(), tokens).half().cpu() for part, tokens in pairs]
         rollout["stats"] = torch.cat(stats)
     return rollout | {
@@ -940,7 +946,9 @@ def stand_in(args, config):
     signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))  # they would outlive this one
     device = common.pick_device()
     dtype = common.pick_dtype(args.dtype, device)
-    return SimpleNamespace(device=device, dtype=config.dtype or torch.float32 if dtype == "auto" else dtype)
+    if dtype == "auto":  # the files of a model that also reads images name one type for all of its parts
+        dtype = config.dtype or common.load_config(args.model, args.revision).dtype or torch.float32
+    return SimpleNamespace(device=device, dtype=dtype)
 
 
 @contextmanager

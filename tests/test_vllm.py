@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -153,6 +154,17 @@ def test_what_vllm_cannot_do_is_one_line(problems, tmp_path, flags, words, monke
 
 
 @pytest.mark.skipif(has_vllm, reason="it takes a Python without vllm")
+def test_a_model_of_several_parts_has_the_number_type_of_its_files(tmp_path, monkeypatch):
+    config = {"model_type": "gemma3", "dtype": "bfloat16", "text_config": {"model_type": "gemma3_text"}}
+    common.write_json(tmp_path / "config.json", config)
+    args = SimpleNamespace(model=str(tmp_path), revision=None, dtype="auto")
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(common, "pick_device", lambda: "cuda:0")
+    model = generate.stand_in(args, common.load_config(args.model).get_text_config())
+    assert (model.device, model.dtype) == ("cuda:0", torch.bfloat16)
+
+
 def test_without_vllm_one_line_says_how_to_get_it(problems, tmp_path):
     error = refusal_of("01_generate.py", MODEL, problems, "--engine", "vllm", "--out", tmp_path)
     assert error == f"--engine vllm: this Python has no vllm; {sys.executable} -m pip install vllm (docs.vllm.ai)"
