@@ -153,7 +153,6 @@ def test_what_vllm_cannot_do_is_one_line(problems, tmp_path, flags, words, monke
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.skipif(has_vllm, reason="it takes a Python without vllm")
 def test_a_model_of_several_parts_has_the_number_type_of_its_files(tmp_path, monkeypatch):
     config = {"model_type": "gemma3", "dtype": "bfloat16", "text_config": {"model_type": "gemma3_text"}}
     common.write_json(tmp_path / "config.json", config)
@@ -165,6 +164,7 @@ def test_a_model_of_several_parts_has_the_number_type_of_its_files(tmp_path, mon
     assert (model.device, model.dtype) == ("cuda:0", torch.bfloat16)
 
 
+@pytest.mark.skipif(has_vllm, reason="it takes a Python without vllm")
 def test_without_vllm_one_line_says_how_to_get_it(problems, tmp_path):
     error = refusal_of("01_generate.py", MODEL, problems, "--engine", "vllm", "--out", tmp_path)
     assert error == f"--engine vllm: this Python has no vllm; {sys.executable} -m pip install vllm (docs.vllm.ai)"
