@@ -98,12 +98,13 @@ def parse_args(argv):
     elsewhere.add_argument("--responses", metavar="FILE", help="read answers made elsewhere from this file")
     add("--plain", action="store_true", help="write requests with only the fields that every server takes")
     add("--scorer", metavar="PT", help="stop sampling a problem when this scorer of 03 is sure of an answer")
-    add("--stop", type=float, metavar="P", help=f"sure: right with at least this probability ({STOP})")
+    add("--stop", type=float, metavar="P", help=f"the probability that is sure enough (default: {STOP})")
     add("--engine", choices=("ours", "vllm"), default="ours", help="what samples and reads (default: ours)")
     add("--engine-args", metavar="JSON", default="{}", help='for vLLM, such as {"tensor_parallel_size":4}')
     add("--slots", type=int, help="rollouts at the same time (default: 256 on a GPU, 128 on a CPU)")
     add("--device", help="cuda or cpu (default: a GPU if there is one)")
-    add("--dtype", default="auto", choices=("auto", "float32", "bfloat16", "float16"), help="of the weights")
+    dtypes = ("auto", "float32", "bfloat16", "float16")
+    add("--dtype", default="auto", choices=dtypes, help="number type of the weights")
     add("--revision", help="branch, tag or commit of the model on the Hub")
     args = parser.parse_args(argv)
     if args.greedy:
@@ -131,7 +132,7 @@ def parse_args(argv):
 
 
 def check_ranges(settings):
-    """Refuse numbers that make no sense, such as a top_p of 95 or the -1 of other engines for all."""
+    """Refuse numbers that make no sense, such as a top_p of 95, or -1, which other engines take for all."""
     from_1 = ("n", "limit", "repetition_penalty")
     for name in (*from_1, "max_new_tokens", "temperature", "top_k", "top_p", "stop"):
         number = getattr(settings, name, None)
@@ -494,7 +495,8 @@ class Engine:
             page_attention(grouped[x.readers], keys[x.pages], values[x.pages], scaling, x.hidden[window])
             for x in plan.page_groups
         ]
-        outputs, logs = (torch.cat(parts)[plan.entries] for parts in zip(*found))  # [B, entries, G, g(, D)]
+        outputs = torch.cat([output for output, _ in found])[plan.entries]  # [B, entries, G, g, D]
+        logs = torch.cat([log for _, log in found])[plan.entries]  # [B, entries, G, g]
         total = logs.logsumexp(1)
         if sinks is not None:
             total = total.logaddexp(sinks.float().view(1, *total.shape[1:]))
@@ -527,18 +529,20 @@ class Engine:
         samples = np.array([row.job["sample"] for row in self.rows])
         table = self.host_table.numpy()[: len(self.rows), : sizes.max()]
         is_page = np.arange(sizes.max()) < sizes[:, None]
+        is_of_row = table < self.split
         entries = np.zeros(table.shape, np.int64)
         groups = []
         n_outputs = 0
-        for low, n_readers, is_in in ((0, 1, table < self.split), (self.split, self.n, table >= self.split)):
-            row, column = np.nonzero(is_page & is_in)
+        # The first page's number, how many rows may read a page, and where in the table such pages are
+        for low, n_readers, places in ((0, 1, is_of_row), (self.split, self.n, ~is_of_row)):
+            row, column = np.nonzero(is_page & places)
             page = table[row, column] - low
-            place = samples[row] % n_readers  # which of the page's readers a row is
+            reader = samples[row] % n_readers  # which of the page's readers a row is
             readers = np.zeros((page.max(initial=-1) + 1, n_readers), np.int64)
-            readers[page, place] = row
+            readers[page, reader] = row
             keys = np.full(len(readers), FAR)
             keys[page] = column * self.page
-            entries[row, column] = n_outputs + page * n_readers + place
+            entries[row, column] = n_outputs + page * n_readers + reader
             n_outputs += readers.size
             groups.append(self.page_group(low, readers, keys))
         return groups, self.tensor(entries)
@@ -821,12 +825,13 @@ def generate_answers(model, sampling, jobs):
 
 
 def read_answers(model, settings, problems, layers, extra, longest):
-    """Yield the rollouts of problems, each given as a list of its jobs; longest: the most tokens of one.
+    """Yield the rollouts of problems, each given as a list of its jobs. longest: the most tokens of a text.
 
-    Rows are padded on the right, where nothing that counts can see it. Only answers without statistics need
-    logits.
+    Rows are padded on the right, where nothing that counts can see it. Logits are computed where an answer
+    has no statistics yet.
     """
-    if probe(model, longest)[1]:
+    _, why_not = probe(model, longest)
+    if why_not:
         use_own_attention(model)
     else:
         common.use_attention(model, "causal", common.causal_attention)
@@ -841,7 +846,7 @@ def read_answers(model, settings, problems, layers, extra, longest):
             ids = torch.nn.utils.rnn.pad_sequence(texts, batch_first=True).to(model.device)
             rollouts = []
             with torch.inference_mode():
-                # To keep fewer logits would not do: Gemma 4 then leaves out vectors, too
+                # `logits_to_keep` would spare memory, but Gemma 4 then leaves out vectors, too
                 logits = [None] * len(batch)
                 if all("stats" in job for job in batch):
                     model.get_decoder()(input_ids=ids, use_cache=False)
@@ -863,8 +868,9 @@ def read_rollout(job, layers, states, logits, settings, extra):
     rollout = as_rollout(job, settings)
     if "stats" not in rollout:
         tokens = rollout["ids"].to(logits.device).long()
-        pairs = zip(logits[begin:end].split(1024), tokens.split(1024))
-        stats = [token_stats(part.float(), tokens).half().cpu() for part, tokens in pairs]
+        stats = []
+        for part, chosen in zip(logits[begin:end].split(1024), tokens.split(1024)):  # float32 takes room
+            stats.append(token_stats(part.float(), chosen).half().cpu())
         rollout["stats"] = torch.cat(stats)
     return rollout | {
         "hidden": vectors_of(layers, ends, rollout["finish"]),

@@ -185,10 +185,10 @@ WHEN_MISSING = {
     "labels.jsonl": "; 02_label.py makes it",
 }
 WHEN_DAMAGED = "if a script made it, delete it and run that script again"
-OBJECTS = f"give one object a line; {WHEN_DAMAGED}"
+ONE_A_LINE = f"give one object a line; {WHEN_DAMAGED}"
 
 
-def parse(text, where, advice=OBJECTS):
+def parse(text, where, advice=ONE_A_LINE):
     try:
         value = json.loads(text, parse_constant=refuse_constant)
         if "\\u" in text:
@@ -202,7 +202,7 @@ def refuse_constant(name):
     raise ValueError(f"JSON has no {name}; write null")
 
 
-def parse_object(text: str, where: str | Path, needs: tuple = (), advice: str = OBJECTS) -> dict:
+def parse_object(text: str, where: str | Path, needs: tuple = (), advice: str = ONE_A_LINE) -> dict:
     """A JSON object that has the fields `needs`; where: what to call its place in a message."""
     row = parse(text, where, advice)
     if not isinstance(row, dict):
