@@ -49,13 +49,12 @@ import math
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections import Counter, defaultdict, deque, namedtuple
-from contextlib import contextmanager, suppress
+from collections import defaultdict, deque, namedtuple
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -678,13 +677,13 @@ class Engine:
             if self.free[1 : self.split].sum() < needed + len(self.rows) or not self.read_prompt(row.job):
                 return
             row.pages = self.take(1, self.split, needed)
-            pages = self.prompts[row.job["problem"]][: row.start // self.page] + row.pages
+            pages = self.prompts[row.job["id"]][: row.start // self.page] + row.pages
             self.host_table.numpy()[len(self.rows), : len(pages)] = pages
             if row.before:
                 self.read(ids[:-1], row.start, row.pages)
             elif row.start < prompt_end:
                 for pool in itertools.chain(*self.pools.values()):
-                    pool[row.pages[0]] = pool[self.prompts[row.job["problem"]][-1]]
+                    pool[row.pages[0]] = pool[self.prompts[row.job["id"]][-1]]
             # What lies behind the end of a text must not be penalised: it is a token that the text has
             text = self.texts[len(self.rows)].fill_(ids[-1])
             text[: row.end] = self.tensor(ids)
@@ -693,16 +692,16 @@ class Engine:
 
     def read_prompt(self, job):
         """Compute a prompt's keys and values, once for all its rollouts; False while there is no room."""
-        if job["problem"] in self.prompts:
+        if job["id"] in self.prompts:
             return True
-        for problem in self.prompts.keys() - {row.job["problem"] for row in self.rows}:
+        for problem in self.prompts.keys() - {row.job["id"] for row in self.rows}:
             self.free[self.prompts.pop(problem)] = True
         ids = job["prompt"][:-1]
         pages = self.take(self.split, len(self.free), -(-len(ids) // self.page))
         if pages is None:
             return False
         self.read(ids, 0, pages)
-        self.prompts[job["problem"]] = pages
+        self.prompts[job["id"]] = pages
         return True
 
     def read(self, ids, first, pages):
@@ -787,7 +786,7 @@ def run_by_generate(model, settings, layers, queue, longest):
     """Yield rollouts as Engine.run does, all of a problem that wait at the head of the queue at a time."""
     while queue:
         jobs = [queue.popleft().job]
-        while queue and queue[0].job["problem"] == jobs[0]["problem"]:
+        while queue and queue[0].job["id"] == jobs[0]["id"]:
             jobs.append(queue.popleft().job)
         use_own_attention(model)
         answers = generate_answers(model, settings.sampling, jobs)
@@ -1007,14 +1006,14 @@ def ask_vllm(engine, requests):
 
 
 def by_problem(jobs, rollouts, desc):
-    """Yield (number, rollouts) of each problem when the last of them has come; jobs: {number: its jobs}."""
+    """Yield (problem's id, rollouts) when the last of these has come; jobs: {problem's id: its jobs}."""
     done = defaultdict(list)
     total = sum(map(len, jobs.values()))
     for rollout in common.progress(rollouts, total=total, desc=desc, unit="rollout"):
-        i = rollout["problem"]
-        done[i].append(rollout)
-        if len(done[i]) == len(jobs[i]):
-            yield i, sorted(done.pop(i), key=lambda rollout: rollout["sample"])
+        name = rollout["id"]
+        done[name].append(rollout)
+        if len(done[name]) == len(jobs[name]):
+            yield name, sorted(done.pop(name), key=lambda rollout: rollout["sample"])
 
 
 def sample_by_vllm(engine, settings, jobs):
@@ -1097,12 +1096,12 @@ def settings_of(args, model, tokenizer):
 
 
 def rollout_jobs(settings, problems, source=""):
-    """A list of jobs for each problem, one job a rollout; source: the problems' file, for a refusal.
+    """{problem's id: a job for each of its rollouts}; source: the problems' file, for a refusal.
 
-    A job is {"problem": its number, "id": its name, "prompt": token ids, "limit": the most tokens that the
-    rollout may have, "sample", "key": of its noise}, and has "tokens" where these are only to be read.
+    A job is {"id": the problem's, "sample", "prompt": token ids, "limit": the most tokens that the rollout
+    may have, "key": of its noise}, and has "tokens" where these are only to be read.
     """
-    jobs = []
+    jobs = {}
     context = context_of(settings.config)
     for i, problem in enumerate(problems):
         prompt = list(common.encode_prompt(settings.tokenizer, problem))
@@ -1110,28 +1109,28 @@ def rollout_jobs(settings, problems, source=""):
             why = f"a prompt of {len(prompt)} tokens leaves no room for an answer in a context of {context}"
             die(f"{source}problem {i + 1}: {why}; leave this problem out")
         limit = min(settings.max_new_tokens or context, context - len(prompt))
-        shared = {"problem": i, "id": problem["id"], "prompt": prompt, "limit": limit}
-        samples = range(settings.n)
-        keys = [noise_key(settings.seed, problem["id"], sample) for sample in samples]
-        jobs.append([shared | {"sample": sample, "key": keys[sample]} for sample in samples])
+        name = problem["id"]
+        shared = {"id": name, "prompt": prompt, "limit": limit}
+        keys = [noise_key(settings.seed, name, sample) for sample in range(settings.n)]
+        jobs[name] = [shared | {"sample": sample, "key": key} for sample, key in enumerate(keys)]
     return jobs
 
 
 def sample_problems(model, settings, jobs, layers, slots, desc, rate=None, threshold=None):
-    """Yield (number, rollouts) of each problem as it ends; jobs: {number: its jobs}. See `rater` for rate."""
-    done = {i: [] for i in jobs}
-    waves_left = {i: waves(jobs[i], done[i], threshold) for i in jobs}
+    """Yield (problem's id, rollouts) as each ends; jobs: {problem's id: its jobs}. See `rater` for rate."""
+    done = {name: [] for name in jobs}
+    waves_left = {name: waves(jobs[name], done[name], threshold) for name in jobs}
     running = {}
     queue = deque()
 
-    def start_wave(i):
+    def start_wave(name):
         """At the head of the queue, so that a problem ends soon after it began."""
-        wave = next(waves_left[i], [])
+        wave = next(waves_left[name], [])
         queue.extendleft(Row(job) for job in reversed(wave))
-        running[i] = len(wave)
+        running[name] = len(wave)
 
-    for i in reversed(jobs):
-        start_wave(i)
+    for name in reversed(jobs):
+        start_wave(name)
     every = list(itertools.chain(*jobs.values()))
     longest = max(len(job["prompt"]) for job in every), max(job["limit"] for job in every)
     slots = min(slots or (256 if model.device.type == "cuda" else 128), len(every))
@@ -1145,17 +1144,17 @@ def sample_problems(model, settings, jobs, layers, slots, desc, rate=None, thres
         else:
             found = Engine(model, layers, settings.sampling, settings.n, slots, *longest).run(queue)
         for rollout in found:
-            i = rollout["problem"]
-            done[i].append(rollout | {"text": response_of(settings.tokenizer, rollout)})
+            name = rollout["id"]
+            done[name].append(rollout | {"text": response_of(settings.tokenizer, rollout)})
             if rate:
-                rate(done[i][-1])
+                rate(done[name][-1])
             bar.update()
-            running[i] -= 1
-            if not running[i]:
-                start_wave(i)
-            if not running[i]:
-                bar.total -= len(jobs[i]) - len(done[i])
-                yield i, sorted(done.pop(i), key=lambda rollout: rollout["sample"])
+            running[name] -= 1
+            if not running[name]:
+                start_wave(name)
+            if not running[name]:
+                bar.total -= len(jobs[name]) - len(done[name])
+                yield name, sorted(done.pop(name), key=lambda rollout: rollout["sample"])
 
 
 def waves(jobs, rollouts, threshold):
@@ -1220,7 +1219,8 @@ def write_requests(args, problems, settings):
         die("this model has no chat template, and requests are chats; sample it here, or by --engine vllm")
     sampling = settings.sampling
     rows = []
-    for problem, jobs in zip(problems, rollout_jobs(settings, problems, source=f"{args.datasets[0]}, ")):
+    every = rollout_jobs(settings, problems, source=f"{args.datasets[0]}, ")
+    for problem, jobs in zip(problems, every.values()):
         shared = {"model": args.model, "temperature": sampling["temperature"], "top_p": sampling["top_p"]}
         shared["messages"] = common.encode_chat(settings.tokenizer, problem)[1]
         if "reasoning_effort" in settings.tokenizer.get_chat_template():
@@ -1245,9 +1245,9 @@ def stamp_of_request(job, settings):
 
 
 def read_responses(run, settings):
-    """The rollouts that a file has of each problem; they have no vectors yet."""
+    """{problem's id: the rollouts that a file has of it}; they have no vectors yet."""
     path = run.args.responses
-    jobs = {job["id"]: job for job, *_ in rollout_jobs(settings, run.asked)}  # the first of each problem's
+    jobs = {name: of_problem[0] for name, of_problem in run.jobs.items()}
     found = {name: {} for name in jobs}  # {(number of the request, of the choice): tokens}
     odd = defaultdict(list)  # what is odd: names of problems
     for place, row in enumerate(common.each_row(path)):
@@ -1277,11 +1277,11 @@ def read_responses(run, settings):
     empty = [name for name, answers in found.items() if not answers]
     if empty:
         die(f"{path}: no answer to {len(empty)} problems, such as {empty[0]}; ask again and add what comes")
-    rollouts = []
+    rollouts = {}
     for name, job in jobs.items():
         in_order = [tokens[: job["limit"]] for _, tokens in sorted(found[name].items())]
         given = [job | {"sample": sample, "tokens": tokens} for sample, tokens in enumerate(in_order)]
-        rollouts.append([as_rollout(job, settings) for job in given])
+        rollouts[name] = [as_rollout(job, settings) for job in given]
     return rollouts
 
 
@@ -1333,12 +1333,17 @@ def encode_answer(settings, prompt, choice):
 
 @dataclass
 class Run:
-    """One model on one data set with one seed. Until it is finished each problem's rollouts are a part."""
+    """What a command asks for of one model, data set and seed, and the folder that holds it.
+
+    parts/ keeps all that was ever sampled: a file for each problem, that is for an id and the tokens of a
+    prompt. The other files are made of what the last command asked for.
+    """
 
     args: argparse.Namespace
     dataset: str
     folder: Path
-    asked: list  # the problems of this command
+    problems: list
+    jobs: dict = field(default_factory=dict)  # {problem's id: a job a rollout}, when a tokenizer was read
 
     @property
     def finished(self):
@@ -1349,43 +1354,31 @@ class Run:
         """What meta.json says; {} where nothing was begun."""
         return read_meta(self.folder) if (self.folder / "meta.json").is_file() else {}
 
-    def part(self, problem):
-        return self.folder / "parts" / f"{common.stamp(problem['id'])}.pt"
+    @property
+    def request(self):
+        """A stamp of the problems and the number of rollouts."""
+        asked = [(problem["id"], common.messages_of(problem)) for problem in self.problems]
+        return common.stamp(self.args.n, asked)
 
-    def read_part(self, problem):
-        return load_pt(self.part(problem)) if self.part(problem).is_file() else []
+    def part(self, name):
+        """The file of a problem's rollouts."""
+        prompt = common.stamp(self.jobs[name][0]["prompt"])
+        return self.folder / "parts" / f"{common.stamp(name)}-{prompt}.pt"
 
-    def write_part(self, problem, rollouts):
-        names = "id", "sample", "text", "finish", "ids", "stats", "hidden", "extra"
-        kept = [{name: rollout[name] for name in names if name in rollout} for rollout in rollouts]
-        common.save_pt(self.part(problem), [{"hidden": {}, "extra": {}} | rollout for rollout in kept])
+    def read_part(self, name):
+        return load_pt(self.part(name)) if self.part(name).is_file() else []
+
+    def rollouts(self, name):
+        """Those of a problem that this command asks for, as far as they are there."""
+        return [row for row in self.read_part(name) if row["sample"] < self.args.n]
 
     @cached_property
-    def counts(self):
-        """{problem's id: how many rollouts the run has of it}"""
-        if self.finished:
-            return Counter(row["id"] for row in common.each_rollout(self.folder))
-        parts = (self.folder / "parts").glob("*.pt")
-        return Counter(row["id"] for part in parts for row in load_pt(part))
-
-    @property
-    def before(self):
-        """{id: problem} of those that the run has rollouts of, as they were then"""
-        path = self.folder / "problems.jsonl"
-        rows = common.read_jsonl(path, needs=("id",)) if path.is_file() else []
-        return {row["id"]: row for row in rows if row["id"] in self.counts}
-
-    @property
-    def problems(self):
-        """Of a finished run those that it has, in the order of its files; else this command's come first.
-
-        What decides no token, such as a reference, is this command's.
-        """
-        asked = {problem["id"]: problem for problem in self.asked}
-        before = self.before
-        if self.finished and before:
-            return [asked.get(name, row) for name, row in before.items()]
-        return [*(asked | before | asked).values()]
+    def held(self):
+        """{problem's id: {sample: its layers and extra vectors}} of the rollouts that are there."""
+        held = {}
+        for name in self.jobs:
+            held[name] = {row["sample"]: {*row["hidden"], *row["extra"]} for row in self.rollouts(name)}
+        return held
 
     def save_problems(self):
         path = self.folder / "problems.jsonl"
@@ -1403,12 +1396,6 @@ def find_run(args, dataset):
     folder /= "greedy" if args.greedy else str(args.seed)
     run = Run(args, dataset, folder, common.load_problems(dataset, args.limit, args.kind))
     refuse_other_run(run)
-    kept = sum(run.counts.values()) - sum(min(run.counts[p["id"]], args.n) for p in run.asked)
-    if kept:
-        say(f"{folder} keeps {kept} rollouts beyond -n and these problems; later steps use them")
-    fewer = [p["id"] for p in run.asked if run.counts[p["id"]] < args.n]
-    if fewer and run.finished and run.meta["stamp"]["responses"]:
-        say(f"{folder} has fewer than {args.n} given answers to {len(fewer)} problems, and does not grow")
     return run
 
 
@@ -1416,7 +1403,7 @@ ADVICE = "choose another --out, or remove that folder"
 
 
 def refuse_other_run(run, sampling=None):
-    """A run goes on with the model, the settings and the problems that it was begun with.
+    """A run goes on with the model and the settings that it was begun with.
 
     sampling: the settings, completed by the model's files when these have been read.
     """
@@ -1424,38 +1411,41 @@ def refuse_other_run(run, sampling=None):
     if not meta:
         return
     args = run.args
-    goes_on = lacks_rollouts(run)
     is_other = meta["model"] != args.model
     if args.model_stamp and meta.get("model_stamp"):  # which say it wherever the model lies
         is_other = meta["model_stamp"] != args.model_stamp
     if is_other:
         die(f"{run.folder} was made by the model {meta['model']}, {args.model} is another one; {ADVICE}")
+    goes_on = bool(unsampled(run))
+    if goes_on and run.finished and not any((run.folder / "parts").glob("*.pt")):
+        die(f"{run.folder} has no parts/, and cannot grow without; {ADVICE}")
     changes = []
     for name, value in stamp_of(args).items():
-        matters = goes_on or name not in ("engine", "responses") or (name == "responses" and value)
-        if matters and meta["stamp"].get(name) != value:
+        is_free = name == "engine" or (name == "responses" and value is None)
+        if meta["stamp"].get(name) != value and (goes_on or not is_free):
             changes.append(name)
-    if sampling and goes_on and meta["sampling"] != sampling:
+    if goes_on and meta["sampling"] != sampling:
         changes.append("those of the model's files")
     if changes:
         others = f"other settings ({', '.join(changes)}), by {meta['command']}"
         die(f"{run.folder} was made with {others}; {ADVICE}")
-    before = run.before
-    for problem in run.asked:
-        then = before.get(problem["id"], problem)
-        changed = [name for name in ("kind", "prompt", "messages") if then.get(name) != problem.get(name)]
-        if changed:
-            was = f"with another {' and '.join(changed)} of the problem {problem['id']!r}"
-            die(f"{run.folder} was made {was}; give it another id, or {ADVICE}")
+
+
+def refuse_other_dtype(run, model):
+    """Rollouts and vectors of one run are of one number type, whatever device they are made on."""
+    begun = run.meta.get("dtype")
+    if begun and f"torch.{begun}" != str(model.dtype):
+        now = str(model.dtype).removeprefix("torch.")
+        die(f"{run.folder} was begun in {begun} and would go on in {now}; give --dtype {begun}, or {ADVICE}")
 
 
 def stamp_of(args):
     """What decides a rollout, beside its problem and the model, by name, so that a refusal can say it.
 
-    How many problems and rollouts there are only decides what is missing.
+    The number type is meta.json's own, as it may depend on the device.
     """
     numbers = "seed", "max_new_tokens", "temperature", "top_k", "top_p", "repetition_penalty"
-    stamp = {name: getattr(args, name) for name in (*numbers, "stop", "dtype", "engine")}
+    stamp = {name: getattr(args, name) for name in (*numbers, "stop", "engine")}
     for name in ("responses", "scorer"):
         path = getattr(args, name)
         stamp[name] = path and common.stamp(Path(path))
@@ -1463,24 +1453,43 @@ def stamp_of(args):
     return stamp
 
 
-def rollouts_needed(run):
-    """How many rollouts each problem must have; one tells that sampling stopped or answers were given."""
+def unsampled(run):
+    """{problem's id: its jobs that the run has no rollouts of}, of the problems that lack some.
+
+    Where sampling stops or answers were given, a problem may have fewer than n rollouts.
+    """
     stamp = run.meta.get("stamp", {})
-    return 1 if stamp.get("stop") or stamp.get("responses") else run.args.n
+    may_have_fewer = stamp.get("stop") or stamp.get("responses")
+    found = {}
+    for name, jobs in run.jobs.items():
+        held = run.held[name]
+        left = [job for job in jobs if job["sample"] not in held]
+        if left and not (held and may_have_fewer):
+            found[name] = left
+    return found
 
 
-def lacks_rollouts(run):
-    needed = rollouts_needed(run)
-    return any(run.counts[problem["id"]] < needed for problem in run.asked)
+def unread(run):
+    """{problem's id: its rollouts that lack vectors}, of the problems that have such."""
+    meta = run.meta
+    found = {}
+    for name, held in run.held.items():
+        vectors = {*run.layers(meta["n_layers"]), *meta["extra"], *run.args.extra}
+        left = {sample for sample, has in held.items() if vectors - has}
+        if left:
+            found[name] = [row for row in run.rollouts(name) if row["sample"] in left]
+    return found
 
 
 def is_whole(run):
-    """Whether a run is finished and has all that this command asks for."""
-    if not run.finished or not (run.folder / "hidden.pt").is_file() or lacks_rollouts(run):
-        return False
+    """Whether the run's files hold what this command asks for, as seen without a tokenizer."""
     meta = run.meta
+    if not run.finished or not (run.folder / "hidden.pt").is_file() or meta.get("request") != run.request:
+        return False
+    if run.args.tokenizer_stamp not in (None, meta["tokenizer_stamp"]):
+        return False
     has_layers = len(run.layers(meta["n_layers"])) == len(meta["layers"])
-    return has_layers and set(run.args.extra) <= set(meta.get("extra", []))
+    return has_layers and set(run.args.extra) <= set(meta["extra"])
 
 
 def layers_of(names, n_layers):
@@ -1503,11 +1512,10 @@ def make_meta(run, settings, model):
     versions = {name: importlib.import_module(name).__version__ for name in packages}
     return {
         "model": args.model, "model_stamp": args.model_stamp, "revision": args.revision,
-        "seed": args.seed, "dataset": run.dataset, "n": args.n,
+        "seed": args.seed, "dataset": run.dataset, "n": args.n, "asked": common.asked_as(run.problems),
         "sampling": settings.sampling, "n_layers": settings.config.num_hidden_layers,
         "width": settings.config.hidden_size, "vocab_size": settings.config.vocab_size,
-        "engine": args.engine,
-        "dtype": str(model.dtype).removeprefix("torch."), "asked": common.asked_as(run.problems),
+        "engine": args.engine, "dtype": str(model.dtype).removeprefix("torch."),
         "stamp": stamp_of(args), "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]),
         "arguments": vars(args), "versions": versions | {"python": sys.version.split()[0]},
         "git": commit or None, "device": common.device_name(model.device),
@@ -1520,85 +1528,95 @@ def make_meta(run, settings, model):
 
 def finish_run(run, settings, model):
     """Sample and read what is missing; False while other workers are at their problems."""
-    refuse_other_run(run, settings.sampling)  # the model may have been downloaded
-    given = read_responses(run, settings) if run.args.responses and lacks_rollouts(run) else None
+    if is_whole(run):
+        run.save_problems()  # a reference may be another one
+        return True
+    given = read_responses(run, settings) if run.args.responses and unsampled(run) else {}
     with lock_of(run) as run:
         if is_whole(run):
             return True  # another worker has merged the parts
         begin_run(run, settings, model)
     layers = [*run.layers(settings.config.num_hidden_layers)]
-    problems = run.problems
-    if lacks_rollouts(run):
-        for i, rollouts in sample_missing(run, settings, model, layers, given):
-            run.write_part(problems[i], run.read_part(problems[i]) + rollouts)
-    read_missing(run, settings, model, layers)
+    for name, rollouts in sample_missing(run, settings, model, layers, given):
+        with lock_of(run):
+            add_to_part(run, name, rollouts)
+    for name, rollouts in read_missing(run, settings, model, layers):
+        with lock_of(run):
+            add_to_part(run, name, rollouts)
     return merge(run, layers)
+
+
+@contextmanager
+def place_of(folder):
+    """Only one process at a time has a rank in a run; a second one waits until the first has ended."""
+    rank, _ = worker()
+    with lock_file(folder, f"worker-{rank}") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"{folder}: another process is at it; this one waits until that has ended", file=sys.stderr)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @contextmanager
 def lock_of(run):
     """Only one of the workers is at these places at a time; it gets the run without what is cached of it."""
-    path = run.folder / "parts" / "lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "w") as file:
+    with lock_file(run.folder, "lock") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield replace(run)
 
 
+def lock_file(folder, name):
+    """An open file in parts/ for a lock, which ends when the file is closed."""
+    path = folder / "parts" / name
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return open(path, "w")
+    except OSError as error:
+        die(f"cannot write {path}: {common.reason_of(error)}; choose another --out")
+
+
 def begin_run(run, settings, model):
-    """Say in meta.json what the run will have, and make the rollouts of a finished one parts again."""
-    if run.finished:
-        split(run)
+    """Say in meta.json what the run will have; it is unfinished then."""
     meta = run.meta
     layers = [*run.layers(settings.config.num_hidden_layers).values()]
     extra = sorted({*meta.get("extra", []), *run.args.extra})
-    if lacks_rollouts(run):
+    if unsampled(run):
         meta = make_meta(run, settings, model)
+    (run.folder / "rollouts.jsonl").unlink(missing_ok=True)
     common.write_json(run.folder / "meta.json", meta | {"layers": layers, "extra": extra})
-    run.save_problems()
 
 
-def split(run):
-    """Make the rollouts of a finished run parts; it is unfinished then."""
-    meta = run.meta
-    tokens = load_pt(run.folder / "tokens.pt")
-    ids, stats = (tokens[name].tensor_split(tokens["offsets"][1:-1]) for name in ("ids", "stats"))
-    layers = layers_of(meta["layers"], meta["n_layers"])
-    path = run.folder / "hidden.pt"
-    hidden = load_pt(path)["hidden"].unflatten(1, (-1, len(TOKENS))) if path.is_file() else None
-    wanted = meta.get("extra", [])
-    extra = load_pt(run.folder / "extra.pt") if wanted else {}
-    if "last10" in wanted:
-        extra["last10"] = extra["last10"].split(1)
-    if "special" in wanted:
-        extra["special"] = extra["special"].tensor_split(extra["special_offsets"][1:-1])
-    rollouts = defaultdict(list)
-    for r, row in enumerate(common.read_rollouts(run.folder)):
-        rollouts[row["id"]].append({
-            "id": row["id"], "sample": row["sample"], "text": row["response"], "finish": row["finish"],
-            # A view would be stored with its whole file
-            "ids": ids[r].clone(), "stats": stats[r].clone(),
-            "hidden": {} if hidden is None else dict(zip(layers, hidden[r].clone())),
-            "extra": {name: extra[name][r].clone() for name in wanted},
-        })  # fmt: skip
-    for problem in run.problems:
-        run.write_part(problem, rollouts[problem["id"]])
-    (run.folder / "rollouts.jsonl").unlink()
+def add_to_part(run, name, rollouts):
+    """Add rollouts, or vectors of rollouts, to those that a problem has by now, which stay as they are."""
+    held = {row["sample"]: row for row in run.read_part(name)}
+    for rollout in rollouts:
+        names = "id", "sample", "text", "finish", "ids", "stats", "hidden", "extra"
+        new = {"hidden": {}, "extra": {}} | {name: rollout[name] for name in names if name in rollout}
+        row = held.setdefault(new["sample"], new)
+        if row["ids"].equal(new["ids"]):  # where two processes sample it, a GPU's tokens may differ
+            vectors = {kind: new[kind] | row[kind] for kind in ("hidden", "extra")}
+            held[new["sample"]] = row | new | vectors
+    common.save_pt(run.part(name), [held[sample] for sample in sorted(held)])
+
+
+def share_of(run):
+    """The ids of this worker's problems."""
+    rank, world = worker()
+    return {*[*run.jobs][rank::world]}
 
 
 def sample_missing(run, settings, model, layers, given):
-    """Yield (number of a problem, rollouts that it lacked) of this worker, not all with vectors."""
+    """Yield (problem's id, rollouts that it lacked) of this worker, not all with vectors.
+
+    given: {problem's id: its rollouts} that were made elsewhere.
+    """
     args = run.args
-    rank, world = worker()
-    new = given or rollout_jobs(settings, run.asked)
-    jobs = {}
-    for i, problem in enumerate(run.asked):
-        held = run.counts[problem["id"]]
-        has_stopped = held and args.scorer
-        if i % world == rank and held < len(new[i]) and not has_stopped:
-            jobs[i] = new[i][held:]
+    mine = share_of(run)
+    jobs = {name: left for name, left in unsampled(run).items() if name in mine}
     if not jobs or given:
-        yield from jobs.items()
+        yield from ((name, given[name]) for name in jobs)
         return
     if args.engine == "vllm":
         every = list(itertools.chain(*jobs.values()))
@@ -1609,37 +1627,22 @@ def sample_missing(run, settings, model, layers, given):
     rate = None
     if args.scorer:
         rate = rater(common.load_scorer(args.scorer), args.scorer, vars(args), settings.config, layers)
+    rank, world = worker()
     desc = f"generate {run.folder}" + (f", worker {rank + 1} of {world}" if world > 1 else "")
     yield from sample_problems(model, settings, jobs, layers, args.slots, desc, rate, args.stop)
 
 
-def lacking(rollouts, layers, extra):
-    """Those without some vectors; statistics are there or read together with these."""
-    return [row for row in rollouts if {*layers} - row["hidden"].keys() or {*extra} - row["extra"].keys()]
-
-
 def read_missing(run, settings, model, layers):
-    """Read the rollouts of this worker that lack something; what they have stays as it is."""
-    rank, world = worker()
-    extra = run.meta["extra"]
-    problems = run.problems
+    """Yield (problem's id, its rollouts that lacked vectors or statistics) of this worker."""
+    mine = share_of(run)
     jobs = {}
-    for i in range(rank, len(problems), world):
-        rows = lacking(run.read_part(problems[i]), layers, extra)
-        if rows:
-            prompt = list(common.encode_prompt(settings.tokenizer, problems[i]))
-            jobs[i] = [row | {"problem": i, "prompt": prompt, "tokens": row["ids"].tolist()} for row in rows]
-    if not jobs:
-        return
-    read = read_jobs(run, settings, model, jobs.values(), layers)
-    for i, rollouts in by_problem(jobs, read, f"read {run.folder}"):
-        part = run.read_part(problems[i])
-        for rollout in rollouts:
-            row = part[rollout["sample"]]
-            row["stats"] = rollout["stats"]
-            row["hidden"] = rollout["hidden"] | row["hidden"]
-            row["extra"] = rollout["extra"] | row["extra"]
-        run.write_part(problems[i], part)
+    for name, rows in unread(replace(run)).items():  # also of what has just been sampled
+        if name in mine:
+            shared = run.jobs[name][0]
+            jobs[name] = [shared | row | {"tokens": row["ids"].tolist()} for row in rows]
+    if jobs:
+        read = read_jobs(run, settings, model, jobs.values(), layers)
+        yield from by_problem(jobs, read, f"read {run.folder}")
 
 
 def read_jobs(run, settings, model, jobs, layers):
@@ -1660,27 +1663,24 @@ def merge(run, layers):
     with lock_of(run) as run:
         if is_whole(run):
             return True  # another worker has merged the parts
-        parts = [run.read_part(problem) for problem in run.problems]
-        needed = dict.fromkeys((problem["id"] for problem in run.asked), rollouts_needed(run))
-        extra = run.meta["extra"]
-        left = 0
-        for problem, part in zip(run.problems, parts):
-            left += len(part) < needed.get(problem["id"], 1) or bool(lacking(part, layers, extra))
+        left = unsampled(run).keys() | unread(run).keys()
         if left:
-            others = f"the others still have {left} of {len(parts)} problems, and the last one merges"
+            others = f"the others still have {len(left)} of {len(run.jobs)} problems, and the last one merges"
             print(f"{run.folder}: this worker is done; {others}", file=sys.stderr)
             return False
-        write_run(run, [*itertools.chain(*parts)], layers)
+        write_run(run, [*itertools.chain(*map(run.rollouts, run.jobs))], layers)
     return True
 
 
 def write_run(run, rollouts, layers):
     """Write the run's files, rollouts.jsonl last: with it the run is finished."""
     folder = run.folder
+    args = run.args
     meta = run.meta
     keys = {"keys": common.keys_of(rollouts)}
     tokens = {name: torch.cat([row[name] for row in rollouts]) for name in ("ids", "stats")}
-    common.save_pt(folder / "tokens.pt", tokens | {"offsets": offsets_of(row["ids"] for row in rollouts)})
+    tokens["offsets"] = offsets_of(row["ids"] for row in rollouts)
+    common.save_pt(folder / "tokens.pt", tokens)
     hidden = torch.stack([torch.cat([row["hidden"][layer] for layer in layers]) for row in rollouts])
     vectors = [f"{layer}/{token}" for layer in meta["layers"] for token in TOKENS]
     hidden = hidden.to(getattr(torch, meta["dtype"]))
@@ -1690,17 +1690,20 @@ def write_run(run, rollouts, layers):
         if "special" in extra:
             extra["special_offsets"] = offsets_of(row["extra"]["special"] for row in rollouts)
         common.save_pt(folder / "extra.pt", keys | extra)
-    # An earlier command may have asked for more rollouts, and vLLM downloads a model only when it loads it
-    meta["n"] = max(meta["n"], *run.counts.values())
-    meta["model_stamp"] = meta["model_stamp"] or common.model_stamp(run.args.model, run.args.revision)
-    common.write_json(folder / "meta.json", meta)
+    run.save_problems()
+    common.write_json(folder / "meta.json", meta | {
+        "n": args.n, "dataset": run.dataset, "asked": common.asked_as(run.problems), "request": run.request,
+        # vLLM downloads a model only when it loads it
+        "model_stamp": meta["model_stamp"] or common.model_stamp(args.model, args.revision),
+        "tokenizer_stamp": common.tokenizer_stamp(args.model, args.revision),
+    })  # fmt: skip
     common.write_jsonl(folder / "rollouts.jsonl", (
         {"id": row["id"], "sample": row["sample"], "response": row["text"], "n_tokens": len(row["ids"]),
          "finish": row["finish"], "conf": common.confidence(row["stats"].numpy(), meta["vocab_size"])}
         for row in rollouts
     ))  # fmt: skip
-    if run.args.scorer:
-        most = meta["n"] * len(run.problems)
+    if args.scorer:
+        most = args.n * len(run.problems)
         print(f"{folder}: sampling that stops took {len(rollouts)} of {most} rollouts", file=sys.stderr)
     cut = [row["finish"] for row in rollouts].count("length")
     if cut:
@@ -1774,15 +1777,17 @@ def sample(
         warn_of_other_prompts(rows, scorer)
     vector = scorer.vector if scorer else common.DEFAULT_VECTOR
     layer, token = common.vector_key(vector, config.num_hidden_layers)
-    jobs = dict(enumerate(rollout_jobs(settings, rows)))
+    jobs = rollout_jobs(settings, rows)
+    if len(jobs) < len(rows):
+        die("two of these problems have the same id")
     found = {}
     try:
-        for i, rollouts in sample_problems(model, settings, jobs, [layer], None, "sample", rate):
-            answers = [as_answer(rollout, layer, token, config.vocab_size) for rollout in rollouts]
-            found[i] = best_first(rows[i], answers, vote)
+        for name, rollouts in sample_problems(model, settings, jobs, [layer], None, "sample", rate):
+            found[name] = [as_answer(rollout, layer, token, config.vocab_size) for rollout in rollouts]
     finally:
         use_own_attention(model)
-    return found[0] if is_one else [found[i] for i in range(len(rows))]
+    answers = [best_first(row, found[row["id"]], vote) for row in rows]
+    return answers[0] if is_one else answers
 
 
 def best_first(problem, answers, vote):
@@ -1826,39 +1831,40 @@ def main(argv=None):
     elif args.model.startswith(("/", ".", "~")):
         die(f"{args.model}: there is no such folder")
     args.model_stamp = common.model_stamp(args.model, args.revision)
+    args.tokenizer_stamp = common.tokenizer_stamp(args.model, args.revision)
     for path in (args.scorer, args.responses):
         if path and not Path(path).is_file():
             die(f"{path}: no such file")
     runs = [find_run(args, dataset) for dataset in args.datasets]
     if len({run.folder for run in runs}) < len(runs):
         die(f"{' '.join(args.datasets)}: two of these have one name; rename a file")
+    settings = model = None
     unfinished = [run for run in runs if not is_whole(run)]
     if unfinished or args.requests:
         settings = settings_of(args, *common.load_tokenizer(args.model, args.revision))
-        if args.requests:
-            return write_requests(args, runs[0].asked, settings)
-        for run in unfinished:
-            check_plan(run, settings)
-    for run in runs:
-        run.save_problems()  # shows if --out can be written
-    if unfinished:
-        if args.engine == "vllm":
-            model = stand_in(args, settings.config)
-        else:
-            model, _ = common.load_model(args.model, args.device, args.dtype, args.revision)
-            if common.is_tiny(model):
-                torch.set_num_threads(1)
-        args.model_stamp = common.model_stamp(args.model, args.revision)  # it may have been downloaded
-    for run in runs:
-        is_finished = run not in unfinished or finish_run(run, settings, model)
-        if is_finished:
-            shutil.rmtree(run.folder / "parts", ignore_errors=True)
-            print(run.folder)
+    if args.requests:
+        return write_requests(args, runs[0].problems, settings)
+    for run in unfinished:
+        check_plan(run, settings)
+    with ExitStack() as places:
+        for folder in sorted(run.folder for run in unfinished):
+            places.enter_context(place_of(folder))
+        left = [replace(run) for run in unfinished if not is_whole(run)]  # it may have waited for its place
+        if any(unsampled(run) or unread(run) for run in left):
+            model = load_engine(args, settings.config)
+            for run in left:
+                refuse_other_run(run, settings.sampling)  # the model may have been downloaded just now
+                refuse_other_dtype(run, model)
+        for run in runs:
+            if finish_run(run, settings, model):
+                print(run.folder)
 
 
 def check_plan(run, settings):
     """Say what can be wrong before the weights load; then what is about to be made."""
     args = run.args
+    run.jobs = rollout_jobs(settings, run.problems, source=f"{run.dataset}, ")
+    refuse_other_run(run, settings.sampling)
     layers = run.layers(settings.config.num_hidden_layers)
     if args.engine == "ours":
         common.pick_device(args.device)
@@ -1869,12 +1875,40 @@ def check_plan(run, settings):
         scorer = common.load_scorer(args.scorer)
         rater(scorer, args.scorer, vars(args), settings.config, [*layers])
         warn_of_other_prompts(run.problems, scorer)
-    jobs = list(itertools.chain(*rollout_jobs(settings, run.asked, source=f"{run.dataset}, ")))
-    if lacks_rollouts(run) and not args.responses:
+    say_plan(run)
+
+
+def say_plan(run):
+    """How much there is to sample, and which problems are not what they were."""
+    anew = []
+    for name, held in run.held.items():
+        others = f"{common.stamp(name)}-*.pt"  # of the same id
+        if not held and any((run.folder / "parts").glob(others)):
+            anew.append(name)
+    if anew:
+        what = "problems have another prompt than before and are sampled anew, such as"
+        say(f"{run.folder}: {len(anew)} {what} {anew[0]!r}")
+    args = run.args
+    there = sum(map(len, run.held.values()))
+    jobs = list(itertools.chain(*run.jobs.values()))
+    if unsampled(run) and not args.responses:
         longest = max(job["limit"] for job in jobs)
-        count = f"{len(run.asked)} problems, {len(jobs):,} rollouts of at most {longest:,} tokens"
-        held = sum(run.counts.values())
-        say(f"{run.folder}: {count}" + (f"; {held:,} are there" if held else ""))
+        count = f"{len(run.jobs)} problems, {len(jobs):,} rollouts of at most {longest:,} tokens"
+        say(f"{run.folder}: {count}" + (f"; {there:,} are there" if there else ""))
+    elif there < len(jobs) and run.meta["stamp"]["responses"] and not args.responses:
+        say(f"{run.folder}: {there} of {len(jobs)} rollouts were given, and the run does not grow")
+
+
+def load_engine(args, config):
+    """The model that samples and reads, or what stands for the one that vLLM holds."""
+    if args.engine == "vllm":
+        model = stand_in(args, config)
+    else:
+        model, _ = common.load_model(args.model, args.device, args.dtype, args.revision)
+        if common.is_tiny(model):
+            torch.set_num_threads(1)
+    args.model_stamp = common.model_stamp(args.model, args.revision)  # it may have been downloaded
+    return model
 
 
 if __name__ == "__main__":

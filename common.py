@@ -109,9 +109,14 @@ def progress(items: Iterable | None = None, total: int | None = None, desc: str 
 def atomic(path: str | Path, mode: str = "w"):
     """Write a file whole: a killed program leaves the old file or the new one, never a part of one."""
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.uname().nodename}.{os.getpid()}.tmp")
+    of_this_machine = f".{path.name}.{os.uname().nodename}."
+    temporary = path.with_name(f"{of_this_machine}{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        for left in path.parent.iterdir():
+            process = left.name.removeprefix(of_this_machine).removesuffix(".tmp")
+            if process.isdecimal() and left.name.endswith(".tmp") and not Path("/proc", process).exists():
+                left.unlink(missing_ok=True)  # of a process that was killed
         with open(temporary, mode, encoding=None if "b" in mode else "utf-8") as file:
             yield file
             file.flush()
@@ -272,16 +277,37 @@ def model_stamp(name: str, revision: str | None = None) -> str | None:
 
     It is the same for a folder, a Hub id and the folder of that in the Hub's cache.
     """
-    from transformers.utils import cached_file
-
-    try:
-        config = Path(cached_file(name, "config.json", revision=revision, local_files_only=True))
-    except OSError:
+    folder = model_folder(name, revision)
+    if folder is None:
         return None
-    weights = config.parent.glob("model*.safetensors"), config.parent.glob("pytorch_model*.bin")
+    weights = folder.glob("model*.safetensors"), folder.glob("pytorch_model*.bin")
     files = sorted(weights[0]) or sorted(weights[1])  # transformers, too, prefers the first
     is_whole = files and ("-of-" not in files[0].name or f"-of-{len(files):05}." in files[0].name)
-    return stamp(read_json(config), *map(read_samples, files)) if is_whole else None
+    return stamp(read_json(folder / "config.json"), *map(read_samples, files)) if is_whole else None
+
+
+def tokenizer_stamp(name: str, revision: str | None = None) -> str | None:
+    """A stamp of the files that make tokens of a prompt; None if they are not on this machine."""
+    folder = model_folder(name, revision)
+    if folder is None:
+        return None
+    patterns = "tokenizer*", "chat_template*", "*tokens*.json", "vocab*", "merges*"
+    files = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
+    return stamp(*sorted(files))
+
+
+def model_folder(name: str, revision: str | None = None) -> Path | None:
+    """The folder of a model's files: a given one, or the one in the Hub's cache; None if it is not there."""
+    from transformers.utils import cached_file
+
+    if Path(name).is_dir():
+        if not Path(name, "config.json").is_file():
+            die(f"{name}: there is no config.json in it; give the folder of a whole model, or a Hub id")
+        return Path(name)
+    try:
+        return Path(cached_file(name, "config.json", revision=revision, local_files_only=True)).parent
+    except OSError:
+        return None
 
 
 def read_samples(path):

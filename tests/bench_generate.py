@@ -212,7 +212,7 @@ def measure_step(model, rows, context, steps=40):
     engine = generate.Engine(model, [n_layers - 1, n_layers], sampling, 16, rows, prompt, context)
     for i in range(rows):
         problem = i // 16
-        job = {"problem": problem, "sample": i % 16, "prompt": [10 + problem] * prompt}
+        job = {"id": problem, "sample": i % 16, "prompt": [10 + problem] * prompt}
         job |= {"limit": context, "key": i << 32}
         before = [10 + (11 * i + 3 * t) % 900 for t in range(context - prompt - 2 * steps)]
         engine.queue.append(generate.Row(job, before=before))
@@ -269,7 +269,7 @@ def by_ours(model, work, slots, keep):
     if not keep:
         generate.token_stats = no_stats
     layers = [model.config.num_hidden_layers - 1, model.config.num_hidden_layers] if keep else []
-    jobs = [{"problem": i // 16, "sample": i % 16, "prompt": prompt, "limit": length, "key": i << 32}
+    jobs = [{"id": i // 16, "sample": i % 16, "prompt": prompt, "limit": length, "key": i << 32}
             for i, (prompt, length) in enumerate(work)]  # fmt: skip
     for part in ([jobs[0] | {"limit": 4}], jobs):  # the first to warm up
         begin = clock()

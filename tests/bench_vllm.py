@@ -39,7 +39,7 @@ def main(argv=None):
     model, tokenizer = common.load_model(args.model, "cpu", "float32")
     settings = generate.settings_of(options, model, tokenizer)
     problems = common.load_problems(ROOT / "demo/math_a.jsonl", 12)
-    jobs = [*itertools.chain(*generate.rollout_jobs(settings, problems))]
+    jobs = [*itertools.chain(*generate.rollout_jobs(settings, problems).values())]
     by_vllm = generate.stand_in(options, settings.config)
     rounds = []
     for _ in range(args.rounds):

@@ -187,11 +187,11 @@ def read_jobs(model, jobs, layers, stop_ids=(), extra=()):
     settings = generate.Settings(byte_tokenizer(), config, {"stop_ids": stop_ids}, 1, 0, 0)
     by_problem = {}
     for job in jobs:
-        by_problem.setdefault(job["problem"], []).append(job)
+        by_problem.setdefault(job["id"], []).append(job)
     longest = max(len(job["prompt"]) + len(job["tokens"]) for job in jobs)
     rollouts = generate.read_answers(model, settings, by_problem.values(), layers, extra, longest)
-    found = {(row["problem"], row["sample"]): with_flat_vectors(row) for row in rollouts}
-    return [found[job["problem"], job["sample"]] for job in jobs]
+    found = {(row["id"], row["sample"]): with_flat_vectors(row) for row in rollouts}
+    return [found[job["id"], job["sample"]] for job in jobs]
 
 
 def with_flat_vectors(rollout):

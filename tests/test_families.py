@@ -392,7 +392,7 @@ def sampled(model, jobs, layers, sampling=PLAIN):
     """The rollouts that 01 samples, in the order of their jobs."""
     by_problem = {}
     for job in jobs:
-        by_problem.setdefault(job["problem"], []).append(job)
+        by_problem.setdefault(job["id"], []).append(job)
     n = len(by_problem[0])
     settings = generate.Settings(byte_tokenizer(), model.config.get_text_config(), sampling, n, 0, 0)
     found = dict(generate.sample_problems(model, settings, by_problem, layers, 3, "sample"))
@@ -411,14 +411,14 @@ def test_an_architecture_gives_what_transformers_gives(name, capsys):
         model.set_attn_implementation("eager")
         options = {"attention_mask": torch.ones_like(ids), "do_sample": False, "max_new_tokens": 20}
         tokens = model.generate(ids, **options)[0, length:].tolist()
-        jobs.append({"problem": i, "sample": 0, "prompt": prompt, "limit": 20, "key": i, "tokens": tokens})
+        jobs.append({"id": i, "sample": 0, "prompt": prompt, "limit": 20, "key": i, "tokens": tokens})
         want.append(full_forward(model, prompt + tokens))
     found = sampled(model, jobs, layers)
     found += read_jobs(model, jobs, layers) + read_jobs(model, found, layers)  # without and with statistics
     assert (f"sampled by model.generate, slower: {reason}\n" in capsys.readouterr().err) == bool(reason)
     for row in found:
         assert row["ids"].tolist() == row["tokens"]
-        states, logits = want[row["problem"]]
+        states, logits = want[row["id"]]
         vectors = torch.stack([states[layer][-1] for layer in layers for _ in common.TOKENS])
         torch.testing.assert_close(row["hidden"], vectors, atol=1e-4, rtol=1e-4)
         stats = common.token_stats(logits[len(row["prompt"]) - 1 : -1], row["ids"].long())
@@ -430,7 +430,7 @@ def test_model_generate_samples_what_our_engine_does(monkeypatch):
     model = random_model("qwen3", head_dim=8)
     sampling = PLAIN | {"temperature": 0.9, "top_k": 40, "top_p": 0.95, "repetition_penalty": 2}
     sampling["stop_ids"] = [*range(2, 20)]
-    job = {"problem": 0, "prompt": [12, 13], "limit": 20}
+    job = {"id": 0, "prompt": [12, 13], "limit": 20}
     jobs = [job | {"sample": sample, "key": sample << 20} for sample in range(9)]
     ours = sampled(model, jobs, [3], sampling)
     assert {row["finish"] for row in ours} == {"stop", "length"}
@@ -441,7 +441,7 @@ def test_model_generate_samples_what_our_engine_does(monkeypatch):
 
 
 def test_a_model_without_layers_and_norm_is_refused_in_one_line(capsys):
-    job = {"problem": 0, "sample": 0, "prompt": [12, 13], "limit": 5, "key": 0, "tokens": [14, 15]}
+    job = {"id": 0, "sample": 0, "prompt": [12, 13], "limit": 5, "key": 0, "tokens": [14, 15]}
     for way in (sampled, read_jobs):
         assert "has no `layers` and `norm`" in dies(capsys, way, random_model("gpt2"), [job], (0, 4))
 

@@ -56,7 +56,7 @@ def jobs_of(new=NEW, seed=1, n=N):
     jobs = []
     for i, sample in itertools.product(range(len(PROMPTS)), range(n)):
         key = generate.noise_key(seed, str(i), sample)
-        jobs.append({"problem": i, "sample": sample, "prompt": PROMPTS[i], "limit": new - i, "key": key})
+        jobs.append({"id": i, "sample": sample, "prompt": PROMPTS[i], "limit": new - i, "key": key})
     return jobs
 
 
@@ -65,7 +65,7 @@ def run_engine(model, jobs, slots=7, sampling=WARM, page=8, **options):
     engine = generate.Engine(model, (1, 2, 0), sampling, N, slots, longest, NEW, page=page, **options)
     for x in itertools.chain(*engine.pools.values()):
         x[1:] = float("nan")  # whatever the memory held before
-    found = {(r["problem"], r["sample"]): with_flat_vectors(r) for r in engine.run(deque(map(generate.Row, jobs)))}
+    found = {(r["id"], r["sample"]): with_flat_vectors(r) for r in engine.run(deque(map(generate.Row, jobs)))}
     engine.free[sum(engine.prompts.values(), [])] = True
     assert engine.free[1:].all() and not engine.rows and len(found) == len(jobs), "pages were not given back"
     return found

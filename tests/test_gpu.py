@@ -120,7 +120,7 @@ def make_model(family):
 def make_jobs(**more):
     """Prompts without and with a whole page, two rollouts each."""
     return [
-        {"problem": i, "sample": sample, "prompt": [5] * size, "limit": 6, "key": sample, **more}
+        {"id": i, "sample": sample, "prompt": [5] * size, "limit": 6, "key": sample, **more}
         for i, size in enumerate((1, 20, 300))
         for sample in range(2)
     ]
@@ -244,7 +244,7 @@ def sampled(model, sampling, **changes):
     # Rows end one after the other, so that graphs of several sizes replay, and rows are padded
     jobs = [job | {"limit": 40 - 3 * i} for i, job in enumerate(make_jobs())]
     found = map(with_flat_vectors, engine.run(deque(map(generate.Row, jobs))))
-    return sorted(found, key=lambda row: (row["problem"], row["sample"]))
+    return sorted(found, key=lambda row: (row["id"], row["sample"]))
 
 
 @on_gpu

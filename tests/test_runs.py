@@ -1,12 +1,16 @@
-"""A run folder is of one model, and it grows: more rollouts and problems end as if sampled at once."""
+"""A run folder is of one model, and what the last command asked for, as if that had been sampled at once."""
 
 import importlib
 import os
 import shutil
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 from conftest import (
     ROOT,
     assert_same_run,
@@ -15,7 +19,6 @@ from conftest import (
     make_run,
     refusal_of,
     stored,
-    tokens_of,
 )  # fmt: skip
 
 import common
@@ -64,9 +67,9 @@ def assert_as_if_sampled_at_once(run, whole):
     """To the bit, but for what the batch moves in vectors and statistics."""
     assert_same_run(whole, run)
     assert (run / "problems.jsonl").read_bytes() == (whole / "problems.jsonl").read_bytes()
-    assert sorted(path.name for path in run.iterdir()) == sorted(path.name for path in whole.iterdir())
+    assert {path.name for path in run.iterdir()} == {path.name for path in whole.iterdir()} | {"parts"}
     made, expected = common.read_meta(run), common.read_meta(whole)
-    for name in ("n", "asked", "layers", "stamp", "model_stamp", "sampling"):
+    for name in ("n", "asked", "layers", "stamp", "model_stamp", "sampling", "request"):
         assert made[name] == expected[name], name
 
 
@@ -102,19 +105,18 @@ def test_only_what_is_missing_is_sampled(begun, whole, tmp_path, monkeypatch):
     assert len(sampled) == len(PROBLEMS) * N - 6
 
 
-@pytest.mark.parametrize("k", range(14))
+@pytest.mark.parametrize("k", range(0, 11, 2))
 def test_growth_that_is_killed_at_any_write_goes_on(begun, whole, tmp_path, watch_writes, k):
-    """Three parts of what there is, meta.json, problems.jsonl, five parts; tokens.pt, hidden.pt, meta.json,
-    rollouts.jsonl."""
+    """meta.json, five parts; tokens.pt, hidden.pt, problems.jsonl, meta.json, rollouts.jsonl."""
     command = command_of(tmp_path)
     written = watch_writes(stop_at=k)
     with pytest.raises(KeyboardInterrupt):
         generate.main(command)
-    assert len(written) == k and (begun / "rollouts.jsonl").exists() == (k < 3)
+    assert len(written) == k and not (begun / "rollouts.jsonl").exists()
     again = watch_writes("parts/*")
     generate.main(command)
     assert_as_if_sampled_at_once(begun, whole)
-    assert len(again) == (8 if k < 3 else 5 - min(max(k - 5, 0), 5))
+    assert len(again) == 5 - min(max(k - 1, 0), 5)
 
 
 def test_two_workers_grow_a_run(begun, whole, tmp_path, monkeypatch, capsys):
@@ -146,12 +148,25 @@ def test_a_layer_and_rollouts_that_are_missing_at_once(begun, tmp_path):
     assert_as_if_sampled_at_once(sample(tmp_path, N, PROBLEMS, *more), whole)
 
 
-def test_what_a_smaller_command_does_not_name_stays(whole, tmp_path, capsys):
+# ---- A run is what the last command asked for
+
+
+@pytest.fixture
+def no_model(monkeypatch):
+    """From now on nothing is sampled or read."""
+    return lambda: monkeypatch.setattr(common, "load_model", lambda *_, **__: pytest.fail("nothing is new"))
+
+
+@pytest.mark.parametrize("n, problems", [
+    (2, PROBLEMS[:3]), (N, PROBLEMS[1:]), (3, PROBLEMS[::-1]), (N, [PROBLEMS[2]]),
+], ids=["fewer of fewer", "the first one is taken out", "another order", "one of them"])  # fmt: skip
+def test_what_is_not_asked_for_is_out_and_comes_back_without_sampling(whole, tmp_path, no_model, n, problems):
     run = shutil.copytree(whole, tmp_path / "model" / "p" / "32")
-    before = {path: path.stat().st_mtime_ns for path in run.iterdir()}
-    sample(tmp_path, 2, PROBLEMS[:3])
-    assert {path: path.stat().st_mtime_ns for path in run.iterdir()} == before
-    assert capsys.readouterr().err == f"{run} keeps 14 rollouts beyond -n and these problems; later steps use them\n"
+    expected = sample(tmp_path / "new", n, problems)
+    no_model()
+    assert_as_if_sampled_at_once(sample(tmp_path, n, problems), expected)
+    assert_as_if_sampled_at_once(sample(tmp_path), whole)
+    assert [*(run / "parts").glob("*.pt")]
 
 
 def test_an_unfinished_run_ends_with_what_a_smaller_command_asks_for(tmp_path, whole, parts):
@@ -159,10 +174,114 @@ def test_an_unfinished_run_ends_with_what_a_smaller_command_asks_for(tmp_path, w
     with suppress(KeyboardInterrupt):
         sample(tmp_path, 3)
     parts()
-    run = sample(tmp_path, 2, PROBLEMS[:4])
-    counts = [len(rows) for rows in by_problem(run).values()]
-    assert sorted(counts) == [2] * counts.count(2) + [3] * 3 and common.read_meta(run)["n"] == 3
+    expected = sample(tmp_path / "new", 2, PROBLEMS[:4])
+    assert_as_if_sampled_at_once(sample(tmp_path, 2, PROBLEMS[:4]), expected)
     assert_as_if_sampled_at_once(sample(tmp_path), whole)
+
+
+def test_a_changed_prompt_is_sampled_anew_under_its_id(begun, tmp_path, capsys, no_model):
+    before = shutil.copytree(begun, tmp_path / "before")
+    changed = [row | {"prompt": "What is 1 + 1?"} if row["id"] == "math_a/1" else row for row in PROBLEMS[:3]]
+    expected = sample(tmp_path / "new", 2, changed)
+    assert_as_if_sampled_at_once(sample(tmp_path, 2, changed), expected)
+    line = f"{begun}: 1 problems have another prompt than before and are sampled anew, such as 'math_a/1'\n"
+    assert line in capsys.readouterr().err
+    no_model()
+    assert_as_if_sampled_at_once(sample(tmp_path, 2, PROBLEMS[:3]), before)
+
+
+@pytest.mark.parametrize("change", ["template", "system text", "kind"])
+def test_whatever_changes_a_prompt_asks_anew(tmp_path, capsys, monkeypatch, change):
+    """Also further layers are then read behind the prompts that the answers had."""
+    model = shutil.copytree(MODEL, tmp_path / "model")
+    template = (model / "chat_template.jinja").read_text()
+    with_system = template.replace(" if message['role'] != 'system'", "")
+    assert with_system != template
+    (model / "chat_template.jinja").write_text(with_system)
+    sample(tmp_path / "out", 2, PROBLEMS[:2], model=model)
+    problems = PROBLEMS[:2]
+    if change == "template":
+        (model / "chat_template.jinja").write_text(template)
+    elif change == "system text":
+        monkeypatch.setitem(common.SYSTEM, "math", "Answer.")
+    else:
+        problems = [row | {"kind": "text"} for row in problems]
+    more = 2, problems, "--layers", "penultimate,final,0"
+    expected = sample(tmp_path / "new", *more, model=model)
+    assert "anew" not in capsys.readouterr().err
+    assert_as_if_sampled_at_once(sample(tmp_path / "out", *more, model=model), expected)
+    assert "2 problems have another prompt than before" in capsys.readouterr().err
+
+
+def test_two_projects_whose_files_have_one_name_do_not_mix(begun, tmp_path, capsys, no_model):
+    """Their ids, here line numbers, may even be the same."""
+    before = shutil.copytree(begun, tmp_path / "before")
+    others = [{"prompt": f"What is {i} + {i}?", "answer": str(2 * i)} for i in range(2)]
+    expected = sample(tmp_path / "new", 2, others)
+    assert_as_if_sampled_at_once(sample(tmp_path, 2, others), expected)
+    no_model()
+    assert_as_if_sampled_at_once(sample(tmp_path, 2, PROBLEMS[:3]), before)
+
+
+def test_a_run_whose_parts_are_gone_serves_but_does_not_grow(begun, tmp_path, no_model):
+    """As one that an older version has made."""
+    shutil.rmtree(begun / "parts")
+    no_model()
+    sample(tmp_path, 2, PROBLEMS[:3])
+    assert refused(tmp_path).startswith(f"{begun} has no parts/, and cannot grow without; choose another --out")
+    assert (begun / "rollouts.jsonl").is_file()
+
+
+def test_a_run_does_not_go_on_in_another_number_type(begun, tmp_path, monkeypatch):
+    """Which is a device's own where none was asked for: as a run that was begun on a GPU."""
+    other = f"{begun} was begun in float32 and would go on in bfloat16; give --dtype float32, or choose"
+    monkeypatch.setattr(common, "pick_dtype", lambda dtype, device: torch.bfloat16)
+    for command in ((tmp_path,), (tmp_path, 2, PROBLEMS[:3], "--layers", "0")):
+        assert refused(*command).startswith(other)
+    assert (begun / "rollouts.jsonl").is_file()
+
+
+# ---- One process at a time
+
+
+@pytest.mark.parametrize("ranks", [(None, None), ("0", "1", "1")], ids=["no rank", "one rank twice"])
+def test_the_same_command_twice_at_once_makes_one_run(whole, tmp_path, ranks):
+    """They start together for real; whoever is second waits until the first has ended."""
+    command = [sys.executable, ROOT / "01_generate.py", *command_of(tmp_path)]
+    programs = []
+    for rank in ranks:
+        place = {} if rank is None else {"RANK": rank, "WORLD_SIZE": "2"}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        programs.append(subprocess.Popen(command, env=os.environ | place, **pipes))
+    said = [program.communicate(timeout=300) for program in programs]
+    assert [program.returncode for program in programs] == [0] * len(ranks), said
+    assert_as_if_sampled_at_once(tmp_path / "model" / "p" / "32", whole)
+
+
+def test_who_is_second_in_a_place_says_so_and_waits(begun, whole, tmp_path):
+    with generate.place_of(begun):
+        program = subprocess.Popen(
+            [sys.executable, ROOT / "01_generate.py", *command_of(tmp_path)], stderr=subprocess.PIPE, text=True
+        )
+        lines = iter(program.stderr.readline, "")
+        assert f"{begun}: another process is at it; this one waits until that has ended\n" in lines
+        assert not (begun / "hidden.pt").samefile(whole / "hidden.pt") and (begun / "rollouts.jsonl").is_file()
+    program.communicate(timeout=300)
+    assert_as_if_sampled_at_once(begun, whole)
+
+
+def test_a_part_keeps_what_another_process_put_there(begun, whole, tmp_path):
+    """Also tokens that differ, as they may on a GPU: then it keeps its vectors, too."""
+    run = generate.Run(SimpleNamespace(n=4), "p", tmp_path, [], {"1": [{"prompt": [5]}]})
+
+    def row(sample, token, **hidden):
+        ids = torch.tensor([token])
+        return {"id": "1", "sample": sample, "text": "", "finish": "stop", "ids": ids, "hidden": hidden}
+
+    for rollouts in ([row(1, 7, a=1)], [row(0, 6, a=2), row(1, 7, a=3, b=3)], [row(0, 9, b=4)]):
+        generate.add_to_part(run, "1", rollouts)
+    kept = [(row["sample"], row["ids"].item(), row["hidden"]) for row in run.read_part("1")]
+    assert kept == [(0, 6, {"a": 2}), (1, 7, {"a": 1, "b": 3})]
 
 
 # ---- One name for a model
@@ -270,22 +389,6 @@ def test_a_scorer_and_costs_say_the_model(tmp_path, run_here):
     assert error == f"{run} {models[0]}, {other} {models[1]}; take those of one model"
 
 
-def by_problem(run):
-    rows = {}
-    for row, tokens in zip(common.read_rollouts(run), tokens_of(run), strict=True):
-        rows.setdefault(row["id"], []).append(tokens)
-    return rows
-
-
-@pytest.mark.parametrize("change, words", [
-    ({"prompt": "What is 1 + 1?"}, "with another prompt of the problem 'math_a/1'; give it another id, or "),
-    ({"kind": "text"}, "with another kind of the problem 'math_a/1'; give it another id, or "),
-])  # fmt: skip
-def test_a_problem_whose_text_changed_is_refused_by_name(begun, tmp_path, change, words):
-    changed = [row | change if row["id"] == "math_a/1" else row for row in PROBLEMS]
-    assert f"{begun} was made {words}" in refused(tmp_path, N, changed)
-
-
 def test_a_corrected_reference_is_taken_over_and_judged(begun, tmp_path, run_here):
     run_here("02_label.py", begun)
     before = common.read_labels(begun)
@@ -298,6 +401,12 @@ def test_a_corrected_reference_is_taken_over_and_judged(begun, tmp_path, run_her
     run_here("02_label.py", begun)
     after = common.read_labels(begun)
     assert after[2]["label"] == 1 and before[:2] == after[:2] and before[4:] == after[4:]
+
+
+def test_a_folder_that_is_no_model_is_named(tmp_path):
+    (tmp_path / "model").mkdir()
+    error = refused(tmp_path, model=tmp_path / "model")
+    assert error == f"{tmp_path}/model: there is no config.json in it; give the folder of a whole model, or a Hub id"
 
 
 def test_a_folder_that_is_not_there_is_named(begun, tmp_path):
