@@ -1888,14 +1888,15 @@ def say_plan(run):
     if anew:
         what = "problems have another prompt than before and are sampled anew, such as"
         say(f"{run.folder}: {len(anew)} {what} {anew[0]!r}")
-    args = run.args
+    if run.args.responses:
+        return
     there = sum(map(len, run.held.values()))
     jobs = list(itertools.chain(*run.jobs.values()))
-    if unsampled(run) and not args.responses:
+    if unsampled(run):
         longest = max(job["limit"] for job in jobs)
         count = f"{len(run.jobs)} problems, {len(jobs):,} rollouts of at most {longest:,} tokens"
         say(f"{run.folder}: {count}" + (f"; {there:,} are there" if there else ""))
-    elif there < len(jobs) and run.meta["stamp"]["responses"] and not args.responses:
+    elif there < len(jobs) and run.meta["stamp"]["responses"]:
         say(f"{run.folder}: {there} of {len(jobs)} rollouts were given, and the run does not grow")
 
 

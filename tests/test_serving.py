@@ -263,10 +263,11 @@ def test_a_run_of_an_engines_answers_is_gone_on_with_as_any_other(sampled, tmp_p
     """Without --responses, as in run_all.sh, it is finished, and can get vectors of other layers."""
     run = read_back(sampled, tmp_path, batch_rows(sampled / "model/p/32", with_token_ids))
     before = (run / "rollouts.jsonl").read_bytes()
-    command = MODEL, sampled / "p.jsonl", "-n", N, "--max-new-tokens", 30, "--out", tmp_path
+    problems = shutil.copy(sampled / "p.jsonl", tmp_path / "p.jsonl")
+    command = MODEL, problems, "-n", N, "--max-new-tokens", 30, "--out", tmp_path
     program(*command, "--layers", "penultimate,final,0")
     assert (run / "rollouts.jsonl").read_bytes() == before and stored(run)[1]["vectors"][-1] == "0/eos"
-    (run / "rollouts.jsonl").unlink()
+    edit_jsonl(problems, lambda row: row | {"prompt": f"{row['prompt']}?"})
     with pytest.raises(common.BadInput, match=r"made with other settings \(responses\)"):
         program(*command)
 
@@ -284,10 +285,10 @@ def test_answers_to_other_requests_are_refused_and_too_few_are_told_of(sampled, 
     words = "'math_a/0' was asked otherwise; give the flags and prompts of --requests"
     assert words in dies(capsys, program, *command, "--responses", answers, "--temperature", 0.5)
     common.write_jsonl(answers, rows[:-1])
-    for _ in range(2):
-        capsys.readouterr()
-        program(*command, "--responses", answers)
-    assert f"has fewer than {N} given answers to 1 problems, and does not grow" in capsys.readouterr().err
+    program(*command, "--responses", answers)
+    assert f"1 problems have fewer than {N} answers" in capsys.readouterr().err
+    program(*command, "-n", N + 1)
+    assert "15 of 20 rollouts were given, and the run does not grow" in capsys.readouterr().err
     assert "nowhere: no such file" in dies(capsys, program, *command, "--responses", tmp_path / "nowhere")
     edit_jsonl(problems, lambda row: row | {"prompt": f"{row['prompt']}?"})
     assert words in dies(capsys, program, *command[:-1], tmp_path / "other", "--responses", answers)
