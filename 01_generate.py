@@ -10,12 +10,14 @@
 
 Reads a causal language model of transformers (a folder or a Hub id) and
 problems (a data set name or a file). Writes runs/<model>/<dataset>/<seed>/
-with meta.json, problems.jsonl, tokens.pt, hidden.pt and, last,
-rollouts.jsonl, with which a run is finished. Until then the rollouts of a
-problem are a file in parts/, and the same command goes on with what is left.
-A larger -n, no --limit, a file with more problems, other --layers or --extra
-add to a finished run. Workers, each with its RANK and all with the WORLD_SIZE
-in the environment, share the problems.
+with problems.jsonl, tokens.pt, hidden.pt, meta.json and, last,
+rollouts.jsonl, with which a run is finished. These hold what the last command
+asked for: its problems, -n rollouts of each. parts/ keeps all rollouts that
+were ever sampled, a file for each problem and prompt, so a killed command
+goes on with what is left, and nothing is sampled twice; without parts/ a
+finished run is as good, but does not grow. --layers and --extra add to what
+is there. Workers, each with its RANK and all with the WORLD_SIZE in the
+environment, share the problems.
 
 A model that our engine cannot run (a line says why) is sampled by
 model.generate with the same noise. Rollouts that are not sampled by our
@@ -1472,9 +1474,9 @@ def unsampled(run):
 def unread(run):
     """{problem's id: its rollouts that lack vectors}, of the problems that have such."""
     meta = run.meta
+    vectors = {*run.layers(meta["n_layers"]), *meta["extra"], *run.args.extra}
     found = {}
     for name, held in run.held.items():
-        vectors = {*run.layers(meta["n_layers"]), *meta["extra"], *run.args.extra}
         left = {sample for sample, has in held.items() if vectors - has}
         if left:
             found[name] = [row for row in run.rollouts(name) if row["sample"] in left]
