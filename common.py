@@ -536,6 +536,12 @@ STATISTICS = {  # name -> its values [T] for the T steps of a trace; see `confid
 AGGREGATIONS = ("avg", "tail", "lowest", "bottom10")
 LOWER_IS_BETTER = ("entropy",)
 RULES = tuple(f"{name}/{way}" for name in STATISTICS for way in AGGREGATIONS)
+MEANING = "a window ends at each token"  # change it with what a rule means
+
+
+def rules_stamp() -> str:
+    """What 01 and 03 write beside statistics, which are computed again where it is another one."""
+    return stamp(RULES, MEANING)
 
 
 def token_stats(logits: torch.Tensor, tokens: torch.Tensor, likeliest: torch.Tensor | None = None):
@@ -549,11 +555,11 @@ def token_stats(logits: torch.Tensor, tokens: torch.Tensor, likeliest: torch.Ten
     return torch.cat(kept, 1).clamp(-65504)  # float16's lowest number
 
 
-def confidence(stats: np.ndarray, vocab_size: int, window: int = WINDOW, tail: int = TAIL) -> dict:
+def confidence(stats: np.ndarray, vocab_size: int) -> dict:
     """{rule: value} for the token_stats [T, 12] of a trace: each statistic, aggregated in each way.
 
-    Windows overlap and are full; a trace shorter than a window is one window. Without a token all are None,
-    and so are statistics of numbers that an engine does not give.
+    A window ends at each token and holds the last WINDOW tokens up to it, so that the first ones are shorter.
+    Without a token all values are None, and so are statistics of numbers that an engine does not give.
     """
     if len(stats) == 0:
         return dict.fromkeys(RULES)
@@ -569,12 +575,14 @@ def confidence(stats: np.ndarray, vocab_size: int, window: int = WINDOW, tail: i
     )
     values = np.stack([statistic(steps) for statistic in STATISTICS.values()], 1)  # [T, 7]
     sign = np.array([-1.0 if name in LOWER_IS_BETTER else 1.0 for name in STATISTICS])
-    width = min(window, len(values))
     sums = np.vstack([np.zeros(len(STATISTICS)), np.cumsum(values * sign, 0)])
-    windows = np.sort((sums[width:] - sums[:-width]) / width, 0)  # the least confident first
+    ends = np.arange(1, len(values) + 1)
+    begins = np.maximum(ends - WINDOW, 0)
+    windows = (sums[ends] - sums[begins]) / (ends - begins)[:, None]
+    windows = np.sort(windows, 0)  # the least confident first
     ways = {
         "avg": values.mean(0),
-        "tail": values[-tail:].mean(0),
+        "tail": values[-TAIL:].mean(0),
         "lowest": windows[0] * sign,
         "bottom10": windows[: max(1, len(windows) // 10)].mean(0) * sign,
     }
@@ -588,21 +596,19 @@ def rollout_features(conf: dict, n_tokens: float) -> np.ndarray:
     return np.array([*values, n_tokens], dtype=np.float32)
 
 
-def with_confidence(run: str | Path, rollouts: Iterable, window: int = WINDOW, tail: int = TAIL) -> Iterator:
+def with_confidence(run: str | Path, rollouts: Iterable) -> Iterator:
     """Yield (row, {rule: value}) for each of all rollouts of a run, in the order of its files.
 
-    The values are those that 01 wrote, but they are computed from tokens.pt for other windows, and for a run
-    that is older than a rule.
+    The values are those that 01 wrote, or are computed from tokens.pt where it wrote them by other rules.
     """
-    tokens = None
-    vocab_size = read_meta(run)["vocab_size"]
+    meta = read_meta(run)
+    tokens = None if meta.get("rules") == rules_stamp() else load_pt(Path(run) / "tokens.pt")
     for place, row in enumerate(rollouts):
-        conf = row.get("conf") or {}
-        if (window, tail) != (WINDOW, TAIL) or not conf.keys() >= {*RULES}:
-            tokens = tokens or load_pt(Path(run) / "tokens.pt")
+        if tokens is None:
+            yield row, row["conf"]
+        else:
             start, end = tokens["offsets"][place : place + 2].tolist()
-            conf = confidence(tokens["stats"][start:end].numpy(), vocab_size, window, tail)
-        yield row, conf
+            yield row, confidence(tokens["stats"][start:end].numpy(), meta["vocab_size"])
 
 
 def read_features(run: str | Path, keys: list) -> torch.Tensor:
@@ -1271,9 +1277,8 @@ def check_scorer_fits(scorer: Scorer, meta: dict, path: str | Path):
     """Refuse a scorer of another model or of other token statistics. score_run checks the vector's width."""
     checkpoint = scorer.checkpoint
     check_same_model({path: checkpoint, "the run": meta})
-    rules = len(checkpoint["feature_scale"][0]) - 1 if scorer.takes_features else len(RULES)
-    if rules != len(RULES):
-        die(f"{path}: made for {rules} token statistics, there are {len(RULES)} now; train it again")
+    if scorer.takes_features and checkpoint.get("rules") != rules_stamp():
+        die(f"{path}: made for other token statistics than there are now; train it again")
 
 
 def score_run(scorer: Scorer, run: str | Path, path: str | Path = "the scorer", chunk: int = 4096) -> tuple:

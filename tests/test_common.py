@@ -169,7 +169,7 @@ def test_layer_names(capsys):
 # ---- Statistics and votes
 
 
-def slow_confidence(stats, vocab, window, tail):
+def slow_confidence(stats, vocab):
     """The definitions, word for word."""
     out = {}
     for name in common.STATISTICS:
@@ -183,20 +183,24 @@ def slow_confidence(stats, vocab, window, tail):
                 "gap": np.exp(top[0]) - np.exp(top[1]), "entropy": -sum(q * np.log(q)),
                 "self_certainty": -mean - np.log(vocab), "likelihood": sampled,
             }[name])  # fmt: skip
-        width = min(window, len(values))
-        windows = [np.mean(values[i : i + width]) for i in range(len(values) - width + 1)]
+        windows = [np.mean(values[max(0, end - common.WINDOW) : end]) for end in range(1, len(values) + 1)]
         windows.sort(reverse=name == "entropy")
-        out[f"{name}/avg"], out[f"{name}/tail"] = np.mean(values), np.mean(values[-tail:])
+        out[f"{name}/avg"], out[f"{name}/tail"] = np.mean(values), np.mean(values[-common.TAIL :])
         out[f"{name}/lowest"] = windows[0]
         out[f"{name}/bottom10"] = np.mean(windows[: max(1, len(windows) // 10)])
     return out
 
 
-@pytest.mark.parametrize("length, sizes", [(1, (5, 7)), (5, (5, 7)), (6, (5, 7)), (50, (5, 7)), (2100, ())])
-def test_statistics_by_their_definitions(length, sizes):
-    """The longest by the windows of DESIGN.md, which are the defaults."""
+@pytest.mark.parametrize("length, window, tail", [
+    (1, 5, 7), (5, 5, 7), (6, 5, 7), (50, 5, 7), (2100, 1024, 2048),
+])  # fmt: skip
+def test_statistics_by_their_definitions(length, window, tail, monkeypatch):
+    """The longest by the paper's windows, which are the defaults."""
+    assert (common.WINDOW, common.TAIL) == (1024, 2048)
+    monkeypatch.setattr(common, "WINDOW", window)
+    monkeypatch.setattr(common, "TAIL", tail)
     stats = -np.sort(np.random.default_rng(length).exponential(2, (length, 12)), 1)
-    got, expected = common.confidence(stats, 50, *sizes), slow_confidence(stats, 50, *(sizes or (1024, 2048)))
+    got, expected = common.confidence(stats, 50), slow_confidence(stats, 50)
     assert len(got) == 28 and got == pytest.approx(expected, abs=1e-9)
     assert common.confidence(stats[:0], 50) == dict.fromkeys(expected)  # no tokens
 
