@@ -41,13 +41,12 @@ from common import RULES, np, torch
 # ==== Page one: the report. Runs become arrays, methods pick, picks become rows, rows become tables ========
 
 SUBSETS = 128  # where a problem has more subsets of n rollouts, votes are averaged over so many random ones
-DRAWS = 1000  # of the bootstrap
+DRAWS = 10_000  # of the bootstrap
 SEED = 0  # of the random subsets and of the bootstrap
 SIZES = (1, 2, 4, 8, 12, 16, 32, 64, 128)  # numbers of rollouts at which accuracy is shown
 
 PAPERS_STATISTICS = ("mean", "median", "variance", "gap", "entropy")
-FITTED = ", fitted windows"  # ends the name of a confidence rule whose windows go by the answers' length
-BEST_OF_ALL = f"best of all {len(RULES)}{FITTED}"
+BEST_OF_ALL = f"best of all {len(RULES)} rules"
 PAPERS_BEST = "best of the paper's 20 rules"
 COSTS = {  # field of NAME.cost.json: (column, unit)
     "parameters": ("parameters", 1), "train_seconds": ("training: processor min", 60),
@@ -74,10 +73,11 @@ class RunArrays:
     meta: dict
     rollouts: list  # of all problems, in the order of rollouts.jsonl, without the responses
     ids: list  # of the P problems
+    families: list  # of the P problems; one that names none is its own
     places: np.ndarray  # of the rollouts in rollouts.jsonl; past its end where padded
     valid: np.ndarray  # False where padded
-    labels: np.ndarray
-    unjudged: int  # rollouts without a label, which are left out
+    labels: np.ndarray  # 0 where `judged` is False
+    judged: np.ndarray  # False where padded, too
     cut: np.ndarray  # 1 where the rollout ended at the length limit
     answer_groups: np.ndarray  # equal answers of a problem have the same number; -1: no answer
     answers: list  # the rows of answers.jsonl, 04's one answer a problem
@@ -99,12 +99,13 @@ class Scores:
 
 @dataclass
 class Row:
-    """A method in the tables. Its fields but `right` are those of a row of results.json."""
+    """A method in the tables. Its fields but `right` and `families` are those of a row of results.json."""
 
     method: str
     kind: str  # random, greedy, confidence, scorer, vote, choice or oracle
     calibration: str  # the data set that it learned from, or ""
     problems: float  # how many it is judged on
+    unjudged: float  # how many are left out, because what it picks has no label
     correct: float  # picks of all N rollouts that are right, expected
     accuracy: float  # their share: the mean of `runs` values, one for each of a method's Scores
     std: float | None
@@ -115,7 +116,8 @@ class Row:
     curve_std: list | None
     cut: float  # the share of picks that ended at the length limit
     in_sample: bool  # it learned from some of these problems
-    right: np.ndarray | None = None  # [P], the chance that its pick of all rollouts is right
+    right: np.ndarray | None = None  # [P], the chance that its pick of all rollouts is right; NaN: not judged
+    families: list = field(default_factory=list)  # of the P problems
     best_of: list = field(default_factory=list)  # PAPERS_BEST and BEST_OF_ALL, if it is that rule
     against: dict = field(default_factory=dict)  # {PAPERS_BEST or BEST_OF_ALL: how far it is above that rule}
     auroc: float | None = None  # within a problem, the mean over problems
@@ -127,8 +129,7 @@ class Row:
 def load_repetitions(paths: list[Path]) -> tuple[list[RunArrays], RunArrays | None, set]:
     """Load runs of one model and data set -> (runs, the greedy run beside them or None, ids left out).
 
-    A rollout whose label could not be judged is left out. A problem without a judged rollout in one of the
-    runs is left out of all of them.
+    A problem without a judged rollout in one of the runs is left out of all of them.
     """
     greedy_paths = [file.parent for file in paths[0].resolve().parent.glob("greedy/labels.jsonl")]
     labels = {path: common.read_labels(path) for path in [*paths, *greedy_paths]}
@@ -154,18 +155,21 @@ def load_run(path, label_rows, left_out):
     label_rows = common.align(label_rows, keys, path / "labels.jsonl")
     places = defaultdict(list)
     for place, row in enumerate(label_rows):
-        if row["id"] not in left_out and row["label"] is not None:
+        if row["id"] not in left_out:
             places[row["id"]].append(place)
     if not places:
         common.die(f"{path}: no answer has a label; 05 needs labelled runs (04 selects without)")
     ids = [*places]
     places = np.array([*itertools.zip_longest(*places.values(), fillvalue=len(keys))]).T
     groups = [-1 if row.get("group") is None else row["group"] for row in label_rows]
+    problems = {row["id"]: row for row in common.read_jsonl(path / "problems.jsonl")}
     answers = path / "answers.jsonl"
     return RunArrays(
-        path, common.read_meta(path), rollouts, ids, places, places < len(keys),
+        path, common.read_meta(path), rollouts, ids,
+        families=[problems[id].get("family", id) for id in ids],
+        places=places, valid=places < len(keys),
         labels=padded([row["label"] or 0 for row in label_rows], places),
-        unjudged=sum(row["label"] is None for row in label_rows),
+        judged=padded([row["label"] is not None for row in label_rows], places) > 0,
         cut=padded([row.get("finish") == "length" for row in rollouts], places),
         answer_groups=padded(groups, places, empty=-1).astype(int),
         answers=common.read_jsonl(answers) if answers.is_file() else [],
@@ -177,35 +181,17 @@ def padded(values, places, empty=0.0):
     return np.array([*values, empty], dtype=float)[places]
 
 
-def windows_for(runs):
-    """(window, tail) of the confidence rules in tokens: the paper's, or less where answers are short."""
-    if not all((run.path / "tokens.pt").is_file() for run in runs):
-        return common.WINDOW, common.TAIL  # rollouts.jsonl has these; others are computed from the tokens
-    lengths = [row["n_tokens"] for run in runs for row in run.rollouts]
-    nearest = 2 ** round(math.log2(max(np.median(lengths), 2) / 2))  # power of two to half of the median
-    return min(nearest, common.WINDOW), min(nearest, common.TAIL)
-
-
 def score_by_rules(runs: list[RunArrays]) -> dict[str, list[Scores]]:
-    """{rule: [Scores of each run]} in the paper's windows and, for short answers, also in some that fit."""
+    """{rule: [Scores of each run]}"""
     by_rule = defaultdict(list)
-    for windows in dict.fromkeys([(common.WINDOW, common.TAIL), windows_for(runs)]):
-        ending = FITTED if by_rule else ""
-        for run in runs:
-            conf = [values for _, values in common.with_confidence(run.path, run.rollouts, *windows)]
-            for rule in RULES:
-                if ending and rule.endswith("/avg"):  # which has no window
-                    continue
-                sign = -1 if rule.split("/")[0] in common.LOWER_IS_BETTER else 1
-                values = sign * np.array([each[rule] for each in conf], dtype=float)  # None becomes NaN
-                values = np.nan_to_num(values, nan=np.nanmin([0, *values]) - 1)  # below all others
-                by_rule[rule + ending].append(Scores(run, padded(values, run.places, -np.inf)))
+    for run in runs:
+        conf = [values for _, values in common.with_confidence(run.path, run.rollouts)]
+        for rule in RULES:
+            sign = -1 if rule.split("/")[0] in common.LOWER_IS_BETTER else 1
+            values = sign * np.array([each[rule] for each in conf], dtype=float)  # None becomes NaN
+            values = np.nan_to_num(values, nan=np.nanmin([0, *values]) - 1)  # below all others
+            by_rule[rule].append(Scores(run, padded(values, run.places, -np.inf)))
     return by_rule
-
-
-def fitted(rule, rules):
-    """The name of a rule with windows that fit, which may be the paper's."""
-    return rule + FITTED if rule + FITTED in rules else rule
 
 
 def read_all_scores(runs: list[RunArrays], only: list, studies: list) -> tuple[dict, dict]:
@@ -334,7 +320,7 @@ VOTES = {  # name: vote(groups, weights) as in by_vote; the weights are of the c
     "DeepConf's vote, top 10 %": partial(filtered_majority, 0.1),
     "DeepConf's vote, top 90 %": partial(filtered_majority, 0.9),
 }
-VOTES_BY = "mean/tail"  # in windows that fit
+VOTES_BY = "mean/tail"
 
 
 @lru_cache(maxsize=64)
@@ -362,7 +348,7 @@ def make_rows(runs: list[RunArrays], greedy: RunArrays | None, by_rule: dict, by
     can_vote = all((run.answer_groups >= 0).any() for run in runs)  # else answers cannot be equal
     votes = []
     for name, vote in VOTES.items() if can_vote else ():
-        votes.append(make_row(name, "vote", partial(by_vote, vote), by_rule[fitted(VOTES_BY, by_rule)]))
+        votes.append(make_row(name, "vote", partial(by_vote, vote), by_rule[VOTES_BY]))
     scorers = [(*name_scorer(key), by_scorer[key]) for key in by_scorer if not study_of(key)]
     for name, calibration, scores in sorted(scorers, key=lambda scorer: (scorer[0].lower(), scorer[1])):
         rows.append(make_row(name, "scorer", by_score, scores, calibration))
@@ -372,18 +358,18 @@ def make_rows(runs: list[RunArrays], greedy: RunArrays | None, by_rule: dict, by
     rows += votes
     if all({row["id"] for row in run.answers} >= {*run.ids} for run in runs):
         rows.append(row_of_answers(runs, by_scorer))
-    truth = [Scores(run, np.where(run.valid, run.labels, -np.inf)) for run in runs]
+    truth = [Scores(run, run.labels - ~run.judged) for run in runs]
     return [*rows, make_row("oracle", "oracle", by_score, truth)]
 
 
 def row_of_answers(runs, by_scorer):
-    """The row of answers.jsonl, judged on those problems of which the answer could be judged."""
+    """The row of answers.jsonl."""
     of_answers = []
     for run in runs:
         answers = {*common.keys_of(run.answers)}
         chosen = padded([key in answers for key in common.keys_of(run.rollouts)], run.places)
-        unjudged = {run.ids[place] for place in np.flatnonzero(chosen.sum(1) == 0)}
-        of_answers.append(Scores(run, chosen, left_out=unjudged))
+        gone = {run.ids[place] for place in np.flatnonzero(chosen.sum(1) == 0)}
+        of_answers.append(Scores(run, chosen, left_out=gone))
     scorers = {row.get("scorer") or "" for run in runs for row in run.answers}
     calibration = "+".join(sorted({name_scorer(name)[1] for name in scorers}))
     n = max(run.labels.shape[1] for run in runs)
@@ -410,11 +396,13 @@ def make_row(name, kind, pick, of_method, calibration="", sizes=None):
     cut = []
     for scores in of_method:
         picks = [pick(scores, n) for n in sizes]
-        credits = [(scores.run.labels * chances).sum(1) for chances in picks]  # each [P]
-        kept = kept_problems(scores)
-        right.append(np.where(kept, credits[-1], np.nan))
-        accuracies.append([credit[kept].mean() for credit in credits])
-        cut.append((scores.run.cut * picks[-1]).sum(1)[kept].mean())
+        credits = [credit_of(scores, chances) for chances in picks]
+        right.append(credits[-1])
+        if np.isnan(right[-1]).all():
+            common.die(f"{scores.run.path}: nothing that {name} picks has a label; labels.jsonl says why")
+        accuracies.append([np.nanmean(credit) for credit in credits])
+        cut.append((scores.run.cut * picks[-1]).sum(1)[kept_problems(scores)].mean())
+    is_judged = np.isfinite(right)  # [scores, P]
     right = np.ma.masked_invalid(right).mean(0).filled(np.nan)
     curve = np.mean(accuracies, 0).tolist()
     # a scorer of calibration run i scores evaluation run i
@@ -422,8 +410,9 @@ def make_row(name, kind, pick, of_method, calibration="", sizes=None):
     is_crossed = 0 < len(pairs) < len(of_method)
     row = Row(
         method=name, kind=kind, calibration=calibration,
-        problems=mean_of(kept_problems(scores).sum() for scores in of_method),
-        correct=float(np.nansum(right)), right=right,
+        problems=mean_of(is_judged.sum(1)),
+        unjudged=mean_of(kept_problems(scores).sum() for scores in of_method) - mean_of(is_judged.sum(1)),
+        correct=float(np.nansum(right)), right=right, families=of_method[0].run.families,
         accuracy=curve[-1], std=std_of([of_sizes[-1] for of_sizes in accuracies]),
         runs=len(accuracies), over=name_varied(of_method),
         paired=make_row(name, kind, pick, pairs, calibration, sizes) if is_crossed else None,
@@ -438,6 +427,14 @@ def make_row(name, kind, pick, of_method, calibration="", sizes=None):
         row.reliability = measure_reliability(of_method)
         row.cost = cost_of(of_method)
     return row
+
+
+def credit_of(scores, chances):
+    """[P]: the chance of a pick with a label to be right; NaN without one, or where a problem is left out."""
+    right = (scores.run.labels * chances).sum(1)
+    judged = 1 - (~scores.run.judged * chances).sum(1)  # or nothing is picked, which is wrong
+    is_judged = kept_problems(scores) & (judged > 1e-9)
+    return np.divide(right, judged, out=np.full(len(right), np.nan), where=is_judged)
 
 
 def kept_problems(scores):
@@ -465,7 +462,7 @@ def mean_of(values):
 
 def auroc_within(scores):
     """The mean over problems of the AUROC of a problem's rollouts."""
-    rows = scores.run.valid & kept_problems(scores)[:, None]
+    rows = scores.run.judged & kept_problems(scores)[:, None]
     right = scores.run.labels > 0
     return mean_of(common.auroc(right[i][rows[i]], scores.score[i][rows[i]]) for i in range(len(rows)))
 
@@ -478,8 +475,8 @@ def measure_reliability(of_method):
     """
     if any(scores.p is None for scores in of_method):
         return None
-    p = np.concatenate([scores.p[scores.run.valid] for scores in of_method])
-    right = np.concatenate([scores.run.labels[scores.run.valid] for scores in of_method])
+    p = np.concatenate([scores.p[scores.run.judged] for scores in of_method])
+    right = np.concatenate([scores.run.labels[scores.run.judged] for scores in of_method])
     picked = [(scores.p * by_score(scores, scores.p.shape[1])).sum(1).mean() for scores in of_method]
     by_p = np.array_split(np.argsort(p, kind="stable"), min(10, len(p)))
     tenths = [(float(p[rows].mean()), float(right[rows].mean())) for rows in by_p]
@@ -505,30 +502,32 @@ def compare(rows: list[Row]):
     """Add `against` to all rows: how far each is above the rules that are best, chosen with hindsight."""
     (oracle,) = [row for row in rows if row.kind == "oracle"]
     by_rule = {row.method: row for row in rows if row.kind == "confidence"}
-    papers = [rule for rule in RULES if rule.split("/")[0] in PAPERS_STATISTICS]
-    references = {PAPERS_BEST: papers, BEST_OF_ALL: [fitted(rule, by_rule) for rule in RULES]}
-    for reference, rules in references.items():
-        best = max((by_rule[rule] for rule in rules), key=lambda row: row.accuracy)
+    papers = {rule: row for rule, row in by_rule.items() if rule.split("/")[0] in PAPERS_STATISTICS}
+    for reference, rules in {PAPERS_BEST: papers, BEST_OF_ALL: by_rule}.items():
+        best = max(rules.values(), key=lambda row: row.accuracy)
         best.best_of.append(reference)
         gap = oracle.accuracy - best.accuracy
         for row in itertools.chain(rows, filter(None, [row.paired for row in rows])):
-            gain = with_interval(row.right - best.right)
+            gain = with_interval(row.right - best.right, best.families)
             too_small = gap * row.problems < 2  # a gap of less than two problems is noise
             row.against[reference] = gain | {"gap_closed": None if too_small else gain["delta"] / gap}
 
 
-def with_interval(difference: np.ndarray) -> dict:
-    """The mean of paired differences [P], with a 95 % bootstrap interval over problems; NaN: not judged."""
-    difference = difference[np.isfinite(difference)]
-    means = problem_draws(len(difference)) @ difference / len(difference)
-    low, high = np.percentile(means, [2.5, 97.5])
+def with_interval(difference: np.ndarray, families: list) -> dict:
+    """The mean of paired differences [P], with a 95 % bootstrap interval over families; NaN: not judged."""
+    is_judged = np.isfinite(difference)
+    difference = difference[is_judged]
+    _, family = np.unique(np.array(families)[is_judged], return_inverse=True)
+    sizes = np.bincount(family)
+    drawn = family_draws(len(sizes))
+    low, high = np.percentile(drawn @ np.bincount(family, difference) / (drawn @ sizes), [2.5, 97.5])
     return {"delta": float(difference.mean()), "low": float(low), "high": float(high)}
 
 
-@cache
-def problem_draws(n):
-    """[DRAWS, n]: how often each of n problems is drawn."""
-    return np.random.default_rng(SEED).multinomial(n, [1 / n] * n, DRAWS)
+@lru_cache(maxsize=4)
+def family_draws(n):
+    """float [DRAWS, n]: how often each of n families is drawn."""
+    return np.random.default_rng(SEED).multinomial(n, [1 / n] * n, DRAWS).astype(float)
 
 
 # ---- Studies: scorers of 03 --study, which differ in one thing ---------------------------------------------
@@ -657,6 +656,7 @@ def methods_table(section):
         correct = f"{row.correct:.1f}".removesuffix(".0")
         cells = {"accuracy %": accuracy_of(row), "over": row.over}
         cells["right/problems"] = f"{correct}/{row.problems:.0f}"
+        cells["not judged"] = number(row.unjudged or None)
         cells["domains right %"] = domains_right(row)
         for best, gain in row.against.items():
             interval = f"[{percent(gain['low'])}, {percent(gain['high'])}]"
@@ -713,28 +713,29 @@ TABLES = {
 
 # ---- The report --------------------------------------------------------------------------------------------
 
-LEGEND = """\
+LEGEND = f"""\
 ## What the names and numbers mean
 
 Confidence rules are statistic/aggregation. The statistics are of each token's ten largest log-probabilities:
 `mean` and `median`, negated; `variance`; `gap`, the largest probability minus the second; `entropy` of the
 ten, scaled to add up to 1 (low is sure). `self_certainty` is how far the whole distribution is from uniform,
 `likelihood` the token's own log-probability. They are aggregated over the tokens: `avg` of all; `tail`, the
-last ones; `lowest`, the least confident window; `bottom10`, the mean of the means of the least confident
-tenth of the windows. Windows and tail are the paper's, 1,024 and 2,048 tokens; a shorter answer is one
-window. In `fitted windows` both are the power of two nearest to half of the median answer.
+last {common.TAIL:,}; `lowest`, the least confident window; `bottom10`, the mean of the means of the least
+confident tenth of the windows. Windows are the authors': one ends at each token and holds the last
+{common.WINDOW:,} up to it, so that the first ones are shorter.
 
 The best of the paper's 20 rules (five statistics × four aggregations, as we read App. B.2; Sec. 5 names four)
-is in its windows, the best of all 28 in those that fit. Both are chosen with hindsight on these labels. `Δ`:
-points above that rule, and a paired bootstrap interval over problems. `closed %`: Δ to the paper's as a share
-of the gap from that rule to the oracle, where it is two problems or more.
+and the best of all {len(RULES)} are chosen with hindsight on these labels. `Δ`: points above that rule, and
+a paired bootstrap interval over problems, or over families where problems name them. `closed %`: Δ to the
+paper's as a share of the gap from that rule to the oracle, where it is two problems or more.
 
 Random, best-of-N and oracle are exact expectations over all subsets of N rollouts; votes are averaged over
 128 random subsets where there are more. Tied majorities share the credit. Confidence-weighted votes are by
-mean/tail in windows that fit; DeepConf's are of the most confident 10 or 90 % of the answers.
-`right/problems` counts expected picks. `cut %`: picks (in the summary: rollouts) that ended at the length
-limit. `AUROC`: the chance that a right answer scores above a wrong one of its problem. `in sample`: the
-scorer learned from some of these problems, so its accuracy proves nothing.
+{VOTES_BY}; DeepConf's are of the most confident 10 or 90 % of the answers.
+`right/problems` counts expected picks. A problem whose picked answer has no label is left out of that row and
+counted as `not judged`; in the means over subsets, those picks are left out. `cut %`: picks (in the summary:
+rollouts) that ended at the length limit. `AUROC`: the chance that a right answer scores above a wrong one of
+its problem. `in sample`: the scorer learned from some of these problems, so its accuracy proves nothing.
 
 ± is the standard deviation over what varies (`over`): evaluation runs, calibration runs and scorer seeds, all
 crossed: 27 values of 3 each. In the study of halves, `other` and `same` are judged on the half of the
@@ -770,7 +771,7 @@ def report(args):
 
 
 def fields_of(row):
-    fields = {name: value for name, value in vars(row).items() if name != "right"}
+    fields = {name: value for name, value in vars(row).items() if name not in ("right", "families")}
     return fields | {"paired": row.paired and fields_of(row.paired)}
 
 
@@ -791,12 +792,9 @@ def make_section(model, dataset, paths, args):
     title = f"{model} on {dataset}: {len(runs[0].ids)} problems, N={n:.4g}"
     if len(runs) > 1:
         title += f", {len(runs)} runs"
-    windows = windows_for(runs)
-    if windows != (common.WINDOW, common.TAIL):
-        title += ", fitted windows of {:,} tokens, tail {:,}".format(*windows)
     notes = []
-    if unjudged := sum(run.unjudged for run in runs):
-        notes.append(f"{dataset}: {unjudged} answers left out, as they could not be judged")
+    if unjudged := sum((run.valid & ~run.judged).sum() for run in runs):
+        notes.append(f"{dataset}: {unjudged} answers have no label: a row leaves out where it picks one")
     if left_out:
         notes.append(f"{dataset}: {len(left_out)} problems left out of all rows: no answer could be judged")
     for why in sorted({*not_read.values()}):

@@ -149,15 +149,11 @@ def rule_scores(path, rule):
     return report.score_by_rules(runs)[rule][0].score
 
 
-def test_rules_of_other_windows_and_missing_ones_are_computed_from_the_tokens(run, monkeypatch):
-    tokens = common.load_pt(run / "tokens.pt")
-    first = common.confidence(tokens["stats"][: int(tokens["offsets"][1])].numpy(), 50, window=3, tail=5)
-    monkeypatch.setattr(report, "windows_for", lambda runs: (3, 5))
-    assert rule_scores(run, "gap/tail, fitted windows")[0, 0] == pytest.approx(first["gap/tail"])
-    assert rule_scores(run, "entropy/lowest, fitted windows")[0, 0] == pytest.approx(-first["entropy/lowest"])
-    stored = rule_scores(run, "gap/tail")
-    edit_jsonl(run / "rollouts.jsonl", lambda row: row | {"conf": {"gap/avg": row["conf"]["gap/avg"]}})
-    assert rule_scores(run, "gap/tail") == pytest.approx(stored)
+def test_statistics_by_rules_of_an_older_version_are_computed_again_from_the_tokens(run):
+    stored = rule_scores(run, "entropy/lowest")
+    edit_jsonl(run / "rollouts.jsonl", lambda row: row | {"conf": {"entropy/lowest": 7.0}})
+    common.write_json(run / "meta.json", common.read_json(run / "meta.json") | {"rules": "others"})
+    assert rule_scores(run, "entropy/lowest") == pytest.approx(stored) and len(np.unique(stored)) > 1
 
 
 @pytest.mark.parametrize("rule", ["gap/avg", "entropy/avg"])
@@ -169,41 +165,26 @@ def test_a_rollout_without_tokens_ranks_below_all_others(run, rule):
     assert np.isfinite(scores).all() and scores[0, 0] < np.delete(scores, 0).min()
 
 
-@pytest.mark.parametrize("tokens, windows", [
-    (1, (1, 1)), (27, (16, 16)), (42, (16, 16)), (300, (128, 128)), (2000, (1024, 1024)),
-    (9000, (1024, 2048)),
-])  # fmt: skip
-def test_windows_go_by_the_length_of_answers_up_to_the_papers(tmp_path, tokens, windows):
-    path = make_run(tmp_path / "run", n=3)
-    edit_jsonl(path / "rollouts.jsonl", lambda row: row | {"n_tokens": [1, tokens, 10**6][row["sample"]]})
-    runs, _, _ = report.load_repetitions([path])
-    assert report.windows_for(runs) == windows
-
-
-def test_rules_of_the_papers_windows_and_of_windows_that_fit_have_a_cell_each(tmp_path, run_report):
-    """The best of the paper's is in its own windows, the best of all in those that fit; here they differ."""
-    run = make_run(tmp_path / "run", seed=2)
+def test_each_rule_has_a_cell_and_the_best_of_20_and_of_28_are_in_the_summary(run, run_report):
+    edit_jsonl(run / "rollouts.jsonl", with_better_likelihood(run))
     found = run_report(run)
-    assert "N=4, fitted windows of 8 tokens, tail 8\n" in found.printed
     rows = table_of(found.text, "Confidence rules: the paper's five statistics, and two more")
-    ways = [*common.AGGREGATIONS, *(f"{way}, fitted windows" for way in common.AGGREGATIONS[1:])]
     accuracies = {}
     for row, statistic in zip(rows, common.STATISTICS, strict=True):
-        assert [*row] == ["statistic", *ways, "cut %"]
-        for way in ways:
-            accuracies[f"{statistic}/{way}"] = found.rows[f"{statistic}/{way}"]["accuracy"]
-            assert row[way] == percent(accuracies[f"{statistic}/{way}"])
-    papers = {name: value for name, value in accuracies.items() if "fitted" not in name}
-    fitted = {name: value for name, value in accuracies.items() if "fitted" in name or "/avg" in name}
-    others = ("self_certainty", "likelihood")
-    best = max(value for name, value in papers.items() if not name.startswith(others))
+        assert [*row] == ["statistic", *common.AGGREGATIONS, "cut %"]
+        for way in common.AGGREGATIONS:
+            accuracies[statistic, way] = found.rows[f"{statistic}/{way}"]["accuracy"]
+            assert row[way] == percent(accuracies[statistic, way])
+    papers = [value for (name, _), value in accuracies.items() if name not in ("self_certainty", "likelihood")]
     shown = summary_of(found)[0]
-    assert shown["best of the paper's 20 rules"] == percent(best)
-    assert best < max(value for name, value in fitted.items() if not name.startswith(others))
-    assert shown["best of all 28, fitted windows"] == percent(max(fitted.values()))
-    edit_jsonl(run / "rollouts.jsonl", lambda row: row | {"n_tokens": 9000})
-    found = run_report(run)
-    assert "windows of" not in found.printed and len(found.rows) == 2 + 28 + 4
+    assert shown["best of the paper's 20 rules"] == percent(max(papers))
+    assert shown["best of all 28 rules"] == percent(max(accuracies.values())) != percent(max(papers))
+
+
+def with_better_likelihood(run):
+    """The edit of a row of rollouts.jsonl after which one rule, which is none of the paper's, knows labels."""
+    labels = {(row["id"], row["sample"]): row["label"] for row in common.read_labels(run)}
+    return lambda row: row | {"conf": row["conf"] | {"likelihood/avg": labels[row["id"], row["sample"]]}}
 
 
 def test_deepconf_filters_by_a_quantile_of_the_confidences_of_answers(run):
@@ -295,9 +276,41 @@ def test_rows_vary_over_evaluation_runs_calibration_runs_and_seeds(tmp_path, run
     assert "- made_up: no row for scatr.cal@32-9, scatr.cal@52-1: not in every run\n" in found.printed
 
 
-def test_an_answer_without_a_label_is_left_out_and_a_problem_without_any_from_all_rows(tmp_path, run_report):
+@pytest.mark.parametrize("method", ["random", "oracle", "entropy/avg", "mine", "mine, weighted vote"])
+def test_a_problem_whose_pick_has_no_label_is_left_out_of_the_row_and_counted(tmp_path, method):
+    """As 04 would pick; of fewer rollouts, subsets whose pick has no label are left out."""
+    path, problems = random_run(tmp_path / "run", 3)
+    labels = {(row["id"], row["sample"]): row for row in itertools.chain(*problems.values())}
+    for key in [*labels][::3]:
+        labels[key]["label"] = None
+    edit_jsonl(path / "labels.jsonl", lambda row: row | {"label": labels[row["id"], row["sample"]]["label"]})
+    row = rows_of(path)[method]
+    for n in (2, 5):
+        means = []
+        for rows in problems.values():
+            if method in ("random", "oracle"):
+                rows = [each for each in rows if each["label"] is not None]
+            subsets = itertools.combinations(rows, min(n, len(rows)))
+            picked = [CREDITS[method](list(subset)) for subset in subsets]
+            judged = [label for label in picked if label is not None]
+            means += [np.mean(judged)] if judged else []
+        if method != "oracle" or n == 5:
+            assert row.curve[str(n)] == pytest.approx(np.mean(means))
+    assert (row.problems, row.unjudged) == (len(means), len(problems) - len(means))
+    assert (row.unjudged > 0) == (method not in ("random", "oracle"))
+
+
+def test_a_row_that_picks_nothing_with_a_label_is_refused(run):
+    edit_jsonl(run / "labels.jsonl", lambda row: row | {"label": None if row["sample"] == 2 else row["label"]})
+    scores = [{"id": row["id"], "sample": row["sample"], "score": row["sample"] % 3} for row in
+              common.read_rollouts(run)]  # fmt: skip
+    common.write_jsonl(run / "scores" / "mine.jsonl", scores)
+    assert "nothing that mine picks has a label" in refusal(run)
+
+
+def test_a_problem_without_any_label_is_left_out_of_all_rows(tmp_path, run_report):
     """Two repetitions and a greedy run beside them. In each, one answer of p2 and all of another problem have
-    no label, and what is left of p2 counts as a problem with fewer rollouts does."""
+    no label."""
     unjudged = {"32": "p1", "42": "p3", "greedy": "p5"}
     right = []
     for i, (name, bad) in enumerate(unjudged.items()):
@@ -314,12 +327,12 @@ def test_an_answer_without_a_label_is_left_out_and_a_problem_without_any_from_al
                 problems.setdefault(row["id"], []).append(row["label"])
         right.append(np.mean([np.mean(labels) for labels in problems.values()]))
     found = run_report(tmp_path / "32", tmp_path / "42")
-    assert {row["problems"] for row in found.rows.values()} == {5}
     random, greedy = found.rows["random"], found.rows["greedy"]
+    assert random["problems"] == greedy["problems"] == found.rows["oracle"]["problems"] == 5
     expected = [np.mean(right[:2]), np.std(right[:2], ddof=1)]
     assert [random["accuracy"], random["std"]] == pytest.approx(expected)
     assert [greedy["accuracy"], greedy["std"]] == [pytest.approx(right[2]), None]
-    assert "8 answers left out, as they could not be judged" in found.printed
+    assert "2 answers have no label: a row leaves out where it picks one" in found.printed
     assert "3 problems left out of all rows: no answer could be judged" in found.printed
 
 
@@ -348,23 +361,45 @@ def test_two_references_and_the_paired_interval(oracle, closed):
     rows = {}
     for name in more:
         right = base + more[name]
-        rows[name] = blank_row(name, right=right, accuracy=right.mean(), problems=30)
+        rows[name] = blank_row(name, right=right, accuracy=right.mean(), problems=30, families=[*range(30)])
     report.compare([*rows.values()])
     assert rows["mean/avg"].best_of == ["best of the paper's 20 rules"]
-    assert rows["self_certainty/avg"].best_of == ["best of all 28, fitted windows"]
+    assert rows["self_certainty/avg"].best_of == ["best of all 28 rules"]
     for gain, delta, gap in zip(rows["better"].against.values(), (0.25, 0.15), closed):
         assert [gain["delta"], gain["low"], gain["high"]] == pytest.approx([delta] * 3)
         assert gain["gap_closed"] == pytest.approx(gap)
 
 
-def test_the_interval_holds_95_percent():
-    """Against a bootstrap written down a second time, with twenty times the draws."""
-    difference = np.random.default_rng(1).normal(size=60)
-    draws = np.random.default_rng(0).integers(0, 60, (20000, 60))
-    found = report.with_interval(difference)
-    expected = np.percentile(difference[draws].mean(1), [2.5, 97.5])
-    assert [found["low"], found["high"]] == pytest.approx(expected, abs=0.02)
-    assert found["delta"] == pytest.approx(difference.mean())
+@pytest.mark.parametrize("size", [1, 5])
+def test_the_interval_holds_95_percent(size):
+    """Against a bootstrap written down a second time: families of so many problems, alike, are drawn whole."""
+    rng = np.random.default_rng(1)
+    difference = np.repeat(rng.normal(size=60), size) + rng.normal(size=60 * size) / 9
+    families = [f"f{i // size}" for i in range(60 * size)]
+    unjudged = difference.copy()
+    unjudged[0] = np.nan
+    rows = np.arange(60 * size).reshape(60, size)[rng.integers(0, 60, (20000, 60))].reshape(20000, -1)
+    for values in (difference, unjudged):
+        found = report.with_interval(values, families)
+        expected = np.percentile(np.nanmean(values[rows], 1), [2.5, 97.5])
+        assert [found["low"], found["high"]] == pytest.approx(expected, abs=0.02)
+        assert found["delta"] == pytest.approx(np.nanmean(values))
+
+
+def test_three_problems_of_sixteen_are_no_proof():
+    """Without them the mean is 0, which happens in (13/16)^16 = 3.6 % of the draws."""
+    found = report.with_interval(np.array([1.0] * 3 + [0.0] * 13), [*range(16)])
+    assert (found["low"], found["high"]) == (0, 0.375)
+
+
+def test_problems_of_a_family_are_drawn_together(tmp_path):
+    path = make_run(tmp_path / "run", problems=40)
+    edit_jsonl(path / "problems.jsonl", lambda row: row | {"family": str(int(row["id"][1:]) % 2)})
+    (run,), _, _ = report.load_repetitions([path])
+    assert run.families == ["0", "1"] * 20
+    edit_jsonl(path / "problems.jsonl", lambda row: {name: row[name] for name in row if name != "family"})
+    (run,), _, _ = report.load_repetitions([path])
+    assert run.families == run.ids
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -472,9 +507,8 @@ def paper_runs(tmp_path):
 
 def test_the_screen_is_the_summary_which_begins_the_report(paper_runs, run_report):
     found = run_report(*paper_runs)
-    about = "10 problems, N=4, fitted windows of 8 tokens, tail 8"
     lines = found.printed.splitlines()
-    assert lines[:2] == [f"- Qwen3-1.7B on {name}: {about}" for name in ("humaneval", "kodcode")]
+    assert lines[:2] == [f"- Qwen3-1.7B on {name}: 10 problems, N=4" for name in ("humaneval", "kodcode")]
     assert lines[-1].endswith(f": {found.folder / 'report.md'}")
     summary = found.printed.rpartition("\n\n")[0]
     assert found.text.startswith(f"# Report\n\n{summary}\n\n## Qwen3-1.7B on humaneval")
@@ -483,7 +517,7 @@ def test_the_screen_is_the_summary_which_begins_the_report(paper_runs, run_repor
     ours, other = summary_of(found)
     assert [ours["picked by"], other["picked by"]] == ["kodcode → humaneval", "humaneval → kodcode"]
     assert [*ours] == [
-        "picked by", "random", "best of the paper's 20 rules", "best of all 28, fitted windows",
+        "picked by", "random", "best of the paper's 20 rules", "best of all 28 rules",
         "logistic regression", "LoRA verifier", "SCaTR", "SCaTR+", "oracle", "cut %",
     ]  # fmt: skip
     assert ours["SCaTR"] == percent(found.rows["SCaTR"]["accuracy"])
@@ -576,14 +610,14 @@ def test_the_row_of_answers_says_in_sample_where_the_scorer_that_chose_them_is(r
 
 def test_a_rule_that_is_the_best_of_both_is_called_so_in_one_breath():
     row = blank_row("gap/avg", best_of=[report.PAPERS_BEST, report.BEST_OF_ALL])
-    name = "best of the paper's 20 rules and best of all 28, fitted windows: gap/avg"
+    name = "best of the paper's 20 rules and best of all 28 rules: gap/avg"
     assert report.columns_of(row)["method"] == name
     assert report.columns_of(replace(row, best_of=[]))["method"] == "gap/avg"
 
 
 @pytest.mark.parametrize("word", [
     *common.STATISTICS, *common.AGGREGATIONS, "over", "right/problems", "cut %", "AUROC",
-    "fitted windows", "closed %",
+    "not judged", "closed %",
 ])  # fmt: skip
 def test_each_name_and_column_is_explained_once(word):
     assert report.LEGEND.count(f"`{word}`") == 1
