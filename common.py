@@ -624,44 +624,10 @@ def read_features(run: str | Path, keys: list) -> torch.Tensor:
 # ---- Problems: data sets by name, files by path ------------------------------------------------------------
 
 
-def humaneval_problem(row):
-    """The prompt is the beginning of a program, which the solution continues."""
-    prompt = row["prompt"]
-    problem = {"id": row["task_id"], "prompt": prompt, "prelude": prompt}
-    problem["solution"] = prompt + row["canonical_solution"]
-    return problem | {"tests": row["test"], "entry_point": row["entry_point"]}
-
-
-def kodcode_problem(row):
-    """Only rows whose tests call one function, whose name the prompt gives as the question often does not."""
-    if len(row["test_info"] or ()) != 1:
-        return None
-    function = row["test_info"][0]
-    declaration = function["function_declaration"].strip()
-    prompt = f"{row['question'].strip()}\n\nDeclare the function so:\n\n```python\n{declaration}\n```"
-    problem = {"id": row["question_id"], "prompt": prompt, "solution": row["solution"]}
-    return problem | {"tests": row["test"], "style": "pytest", "entry_point": function["function_name"]}
-
-
-def math500_problem(row):
-    return {"id": row["unique_id"], "prompt": row["problem"], "answer": row["answer"]}
-
-
-def aime24_problem(row):
-    return {"id": row["ID"], "prompt": row["Problem"], "answer": row["Answer"]}
-
-
-def aime25_problem(row):
-    return {"id": f"2025-{row['problem_idx']}", "prompt": row["problem"], "answer": row["answer"]}
-
-
-def openthoughts_math_problem(row):
-    """Only rows whose reference solution ends in a boxed number, as in the 500 of the authors' code."""
-    last_box = (row["ground_truth_solution"] or "").rpartition("\\boxed")[2]
-    number = re.match(r"\s*\{\s*\$?(-?\d+(?:\.\d+)?)\$?\s*\}", last_box)
-    if number is None:
-        return None
-    return {"id": f"math/{row['row_idx']}", "prompt": row["problem"], "answer": number[1]}
+def take(names, row):
+    """These fields of a row, by our names; KeyError where it lacks one."""
+    given = given_fields(row)
+    return {name: given[name] for name in names}
 
 
 def openthoughts_code_problem(row):
@@ -691,19 +657,27 @@ class DataSet:
     config: str
     split: str
     where: str = ""  # a condition on rows in the language of the Hub's server
-    together: int = 1  # how many neighbours are drawn at a time: where rows are large, all of a page
 
 
+MATHS = ("id", "prompt", "answer")
+PROGRAMS = ("id", "prompt", "entry_point", "tests")
+HUMANEVAL = (*PROGRAMS, "prelude", "solution")
 PAGE = 100  # rows of a page, the most that the Hub's rows server gives at once
 THOUGHTS = ("open-thoughts/OpenThoughts-114k", "metadata", "train")
 DATA_SETS = {
-    "humaneval": DataSet(164, humaneval_problem, "openai/openai_humaneval", "openai_humaneval", "test"),
-    "kodcode": DataSet(1000, kodcode_problem, "KodCode/KodCode-Light-RL-10K", "default", "train"),
-    "math500": DataSet(500, math500_problem, "HuggingFaceH4/MATH-500", "default", "test"),
-    "aime24": DataSet(30, aime24_problem, "Maxwell-Jia/AIME_2024", "default", "train"),
-    "aime25": DataSet(30, aime25_problem, "MathArena/aime_2025", "default", "train"),
-    "openthoughts-math": DataSet(500, openthoughts_math_problem, *THOUGHTS, "\"domain\"='math'", PAGE),
-    "openthoughts-code": DataSet(500, openthoughts_code_problem, *THOUGHTS, "\"domain\"='code'", PAGE),
+    "humaneval": DataSet(
+        164, partial(take, HUMANEVAL), "openai/openai_humaneval", "openai_humaneval", "test"
+    ),
+    "math500": DataSet(500, partial(take, MATHS), "HuggingFaceH4/MATH-500", "default", "test"),
+    "aime24": DataSet(30, partial(take, MATHS), "Maxwell-Jia/AIME_2024", "default", "train"),
+    "aime25": DataSet(30, partial(take, MATHS), "MathArena/aime_2025", "default", "train"),
+    "openthoughts-code": DataSet(500, openthoughts_code_problem, *THOUGHTS, "\"domain\"='code'"),
+}
+COMMIT = "74b80bc8e2f7dae86c66514b2fb540fb70950975"
+AUTHORS = f"https://raw.githubusercontent.com/martaknezevic/SCaTR/{COMMIT}/datasets"
+AUTHORS_FILES = {  # name -> (file of the authors' repository, its rows, what each of them has)
+    "kodcode": ("kodcode_1000.jsonl", 1000, PROGRAMS),
+    "openthoughts-math": ("ot_math.jsonl", 500, MATHS),
 }
 COMBINED = {"aime": ("aime24", "aime25"), "openthoughts": ("openthoughts-math", "openthoughts-code")}
 
@@ -714,15 +688,15 @@ def load_problems(dataset: str, limit: int | None = None, kind: str | None = Non
     kind: of problems without that field.
     """
     name = str(dataset)
-    if name in DATA_SETS or name in COMBINED:
+    known = [*DATA_SETS, *AUTHORS_FILES, *COMBINED]
+    if name in known:
         rows = []
         for part in COMBINED.get(name, [name]):
             rows += download(part, limit)
     elif Path(dataset).is_file():
         rows = read_jsonl(dataset)
     else:
-        names = ", ".join([*DATA_SETS, *COMBINED])
-        die(f"unknown data set {name!r}: there is no such file, and the known names are {names}")
+        die(f"unknown data set {name!r}: there is no such file, and the known names are {', '.join(known)}")
     return check_problems(rows, name, kind)[:limit]
 
 
@@ -757,38 +731,62 @@ ROWS_SERVER = os.environ.get("HF_DATASETS_SERVER", "https://datasets-server.hugg
 
 
 def download(name, limit=None):
-    """Rows for `load_problems` from a data set of the Hub; with a limit only the first ones."""
+    """Rows for `load_problems`, of the Hub's with a limit only the first ones."""
     from huggingface_hub.errors import HTTPError
 
-    data = DATA_SETS[name]
     try:
+        if name in AUTHORS_FILES:
+            page = f"{AUTHORS}/{AUTHORS_FILES[name][0]}"
+            return authors_rows(page, *AUTHORS_FILES[name])
+        data = DATA_SETS[name]
+        page = f"https://huggingface.co/datasets/{data.repository}"
         return first_problems(data, min(data.size, limit or data.size))
+    except BadInput:  # a row does not fit
+        raise
     except (HTTPError, OSError, ValueError, KeyError) as error:  # KeyError: its fields have new names
-        page = f"https://huggingface.co/datasets/{data.repository} ({reason_of(error)})"
         advice = "try again later, or give a .jsonl file of its problems"
-        die(f"the data set {name} cannot be downloaded from {page}; {advice}")
+        die(f"the data set {name} cannot be downloaded from {page} ({reason_of(error)}); {advice}")
+
+
+def authors_rows(url, file, size, names):
+    """The rows of a file of the authors' repository, which the Hub's cache keeps: later runs work offline."""
+    from huggingface_hub import cached_assets_path
+    from huggingface_hub.utils import http_backoff
+
+    path = cached_assets_path("scatr", namespace="martaknezevic/SCaTR", subfolder=COMMIT) / file
+    if path.is_file():
+        return read_jsonl(path)
+    response = http_backoff("GET", url, timeout=60)
+    if response.status_code != 200:
+        raise ValueError(f"it answers {response.status_code}")
+    lines = response.content.decode().strip().split("\n")
+    if len(lines) != size:
+        raise ValueError(f"it has {len(lines)} lines instead of {size}")
+    rows = []
+    for number, line in enumerate(lines, 1):
+        row = parse_object(line, f"{url}:{number}", advice="the download is not whole, try again")
+        try:
+            rows.append(normalise_problem(take(names, row), f"{url}:{number}", number))
+        except KeyError as error:
+            die(f"{url}:{number}: there is no {error}; it has only {', '.join(row) or 'no fields'}")
+    write_jsonl(path, rows)
+    return rows
 
 
 def first_problems(data, wanted):
-    """Of rows in their order, or in a seeded random order where the data set has more than `data.size`."""
+    """Of pages in their order, or in a seeded random order where the data set has more than `data.size`."""
     total = hub_page(data, 0)["num_rows_total"]
-    starts = list(range(0, total, data.together))
+    offsets = list(range(0, total, PAGE))
     if total > data.size:
-        random.Random(42).shuffle(starts)
-    pages = {}
+        random.Random(42).shuffle(offsets)
     problems = []
-    with progress(total=wanted, desc=data.repository, unit="problem") as bar:
-        for start in starts:
-            offset = start - start % PAGE
-            if offset not in pages:
-                pages[offset] = hub_page(data, offset)["rows"]
-            for item in pages[offset][start - offset :][: data.together]:
-                problem = data.to_problem(item["row"] | {"row_idx": item["row_idx"]})
-                if problem is not None:
-                    problems.append(problem)
-                    bar.update()
-            if len(problems) >= wanted:
-                return problems[:wanted]
+    for offset in offsets:
+        for item in hub_page(data, offset)["rows"]:
+            problem = data.to_problem(item["row"] | {"row_idx": item["row_idx"]})
+            if problem is not None:
+                problems.append(problem)
+        if len(problems) >= wanted:
+            return problems[:wanted]
     raise ValueError(f"it has {len(problems)} problems instead of {wanted}")
 
 
@@ -817,11 +815,30 @@ def hub_page(data, offset):
 
 
 KINDS = ("code", "math", "text")
+OTHER_NAMES = {  # of data sets, for ours
+    "id": ("problem_id", "task_id", "unique_id", "problem_idx", "ID"),
+    "prompt": ("question", "problem", "Problem"),
+    "answer": ("Answer",),
+    "tests": ("test",),
+}
+
+
+def given_fields(row: dict) -> dict:
+    """The fields of a problem that are not empty, by our names."""
+    given = {name: value for name, value in row.items() if value not in (None, "", [], {})}
+    for name, others in OTHER_NAMES.items():
+        for other in others:
+            if name not in given and other in given:
+                given[name] = given.pop(other)
+    if {"prompt", "canonical_solution"} <= given.keys():  # HumanEval's prompts are beginnings of programs
+        given["prelude"] = given["prompt"]
+        given["solution"] = f"{given['prompt']}{given.pop('canonical_solution')}"
+    return given
 
 
 def normalise_problem(row: dict, where: str, number: int, kind: str | None = None) -> dict:
     """Check a problem, and fill in what it omits. number: its id if it has none; where: for messages."""
-    given = {name: value for name, value in row.items() if value not in (None, "", [], {})}
+    given = given_fields(row)
     guess = "code" if "tests" in given else "math" if "answer" in given else "text"
     problem = {"id": number, "kind": kind or guess} | given
     problem["id"] = str(problem["id"])
@@ -857,17 +874,15 @@ def plain_answer(answer, where):
 
 
 def plain_tests(tests, where):
-    """Python text, which may come as a list of statements; or what a program reads and prints."""
-    if isinstance(tests, str):
+    """Python text, or a list of texts, each of which runs by itself; or what a program reads and prints."""
+    if isinstance(tests, str) or is_list_of_texts(tests):
         return tests
-    if is_list_of_texts(tests):
-        return "\n".join(tests)
     if isinstance(tests, dict):
         inputs, outputs = tests.get("inputs"), tests.get("outputs")
         if is_list_of_texts(inputs) and is_list_of_texts(outputs) and len(inputs) == len(outputs):
             return tests
     pairs = '{"inputs": [text, ...], "outputs": [text, ...]} with as many inputs as outputs'
-    die(f"{where}: 'tests' must be Python text, or {pairs}")
+    die(f"{where}: 'tests' must be Python text, a list of such, or {pairs}")
 
 
 def is_list_of_texts(value):

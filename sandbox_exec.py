@@ -13,9 +13,10 @@
 A job is the keyword arguments of `run_tests`:
 
     code         text of the program; None or blank text gives the verdict `no code`
-    tests        text with asserts, pytest's functions or unittest's classes; or {"inputs": [...], "outputs":
-                 [...]}: for each input the program must print the output and exit with status 0. Lines are
-                 compared without trailing blanks, numbers as decimals
+    tests        text with asserts, pytest's functions or unittest's classes; or a list of such texts, each of
+                 which runs after the program by itself; or {"inputs": [...], "outputs": [...]}: for each
+                 input the program must print the output and exit with status 0. Lines are compared without
+                 trailing blanks, numbers as decimals
     style        "check": the tests define check(candidate), which is called with the entry point; "pytest":
                  a function check is a helper; "auto", the default: "check" if they define it
     entry_point  name of the function under test; the style "check" needs it
@@ -193,10 +194,13 @@ def judge(run_job, code, tests, style="auto", entry_point=None, prelude="", cpu_
     outcomes = []
     run = functools.partial(run_job, header, outcomes)
     try:
-        if isinstance(tests, str):
-            tests = read_tests(str(tests), str(prelude or ""), style, str(entry_point or ""))
-            preload += ["pytest"] * tests["need_pytest"]
-            reason = judge_tests(run, {**tests, "code": code})
+        texts = [tests] if isinstance(tests, str) else tests
+        if texts and isinstance(texts, list):
+            about = str(prelude or ""), style, str(entry_point or "")
+            jobs = [read_tests(str(text), *about) for text in texts]
+            preload += ["pytest"] * any(job["need_pytest"] for job in jobs)
+            reasons = (judge_tests(run, {**job, "code": code}) for job in jobs)
+            reason = next((reason for reason in reasons if reason != "passed"), "passed")
         else:
             reason = judge_script(run, code, *read_pairs(tests))
     except Verdict as verdict:
@@ -373,7 +377,7 @@ class Verdict(Exception):
     """A reason, raised where neither the program nor the tests are running."""
 
 
-@functools.lru_cache(16)
+@functools.lru_cache(128)
 def read_tests(text, prelude, style, entry_point):
     """What the process of a job needs to know of its tests: a dictionary for marshal."""
     wrapper = ChecksWrapper()

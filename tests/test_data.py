@@ -3,7 +3,6 @@
 import importlib
 import json
 import os
-import re
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -28,20 +27,22 @@ def humaneval_row(i):
 
 
 def kodcode_row(i):
-    """In every tenth row no function is named, and in the one after it there are two of them."""
-    name = f"times_{i}"
-    info = [{"function_name": name, "parameter_list": "(x)", "function_declaration": f"def {name}(x):"}]
-    tested = {0: None, 1: info + info}.get(i % 10, info)
-    return {"question_id": f"Prefill_{i:08d}_I", "question": f"Write a function that multiplies by {i}.",
-            "solution": f"def {name}(x):\n    return x * {i}", "test_info": tested,
-            "test": f"from solution import {name}\n\ndef test_times():\n    assert {name}(3) == {3 * i}\n"}
+    """As the authors' loader reads it; their names for a field differ, and so do the forms of tests."""
+    tests = [f"x = {i}\nassert times_{i}(1) == x", f"assert times_{i}(3) == {3 * i}"]
+    if i % 10 == 9:
+        tests = {"inputs": [f"{i}\n"], "outputs": [f"{i}\n"]}
+    return {("task_id" if i % 2 else "problem_id"): i, "prompt": f"Write times_{i}(x), x times {i}.",
+            "entry_point": f"times_{i}", ("tests" if i % 3 else "test"): tests}  # fmt: skip
 
 
-def openthoughts_math_row(i):
-    """Every fourth row has no solution; the last box of some holds no number."""
-    box = {0: "x + 1", 2: "\\frac{1}{2}", 4: "2.5"}.get(i % 10, str(i))
-    solution = f"First \\boxed{{99}}, so the answer is $\\boxed{{{box}}}$." if i % 4 else None
-    return {"problem": f"Problem {i}?", "ground_truth_solution": solution, "test_cases": None}
+def authors_file(make_row, count):
+    return "".join(json.dumps(make_row(i)) + "\n" for i in range(count))
+
+
+AUTHORS_FILES = {
+    "kodcode_1000.jsonl": authors_file(kodcode_row, 1000),
+    "ot_math.jsonl": authors_file(lambda i: {"id": i, "question": f"{i} + 0.5?\u2028", "answer": i + 0.5}, 500),
+}
 
 
 def openthoughts_code_row(i):
@@ -55,11 +56,9 @@ def openthoughts_code_row(i):
 
 ROWS = {  # what makes the rows of a data set, and how many there are
     "humaneval": (humaneval_row, 164),
-    "kodcode": (kodcode_row, 1350),
     "math500": (lambda i: {"problem": f"{i}?", "answer": f"{i}/2", "unique_id": f"algebra/{i}.json"}, 500),
     "aime24": (lambda i: {"ID": f"2024-I-{i + 1}", "Problem": f"Find {i}.", "Answer": i}, 30),
     "aime25": (lambda i: {"problem_idx": i + 1, "problem": f"Find {i} again.", "answer": i}, 30),
-    "openthoughts-math": (openthoughts_math_row, 1500),
     "openthoughts-code": (openthoughts_code_row, 1500),
 }
 
@@ -82,12 +81,16 @@ def hub(tmp_path, monkeypatch):
     names = {(data.repository, data.where): name for name, data in common.DATA_SETS.items()}
     hub = SimpleNamespace(requests=[], faults=[])
 
-    def http_backoff(method, url, params, headers, timeout):
+    def http_backoff(method, url, timeout, params=None, headers=None):
+        request = httpx.Request(method, url)
+        if url.startswith(common.AUTHORS):
+            assert headers is None, "they hold the token of the Hub"
+            return httpx.Response(200, text=AUTHORS_FILES[url.rpartition("/")[2]], request=request)
         name = names[params["dataset"], params.get("where", "")]
         assert url.endswith("/filter" if "where" in params else "/rows")
         hub.requests.append((name, params["offset"]))
         status, page = hub.faults.pop(0) if hub.faults else (200, page_of(name, params["offset"]))
-        return httpx.Response(status, json=page, request=httpx.Request(method, url))
+        return httpx.Response(status, json=page, request=request)
 
     monkeypatch.setattr(huggingface_hub.utils, "http_backoff", http_backoff)
     cached = partial(huggingface_hub.cached_assets_path, assets_dir=tmp_path / "assets")
@@ -96,9 +99,8 @@ def hub(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name, size, first_id", [
-    ("humaneval", 164, "HumanEval/0"), ("kodcode", 1000, "Prefill_00000844_I"),
-    ("math500", 500, "algebra/0.json"), ("aime24", 30, "2024-I-1"), ("aime25", 30, "2025-1"),
-    ("aime", 60, "2024-I-1"), ("openthoughts", 1000, None),
+    ("humaneval", 164, "HumanEval/0"), ("math500", 500, "algebra/0.json"), ("aime24", 30, "2024-I-1"),
+    ("aime25", 30, "1"), ("aime", 60, "2024-I-1"), ("openthoughts", 1000, "0"), ("kodcode", 1000, "0"),
 ])  # fmt: skip
 def test_a_set_by_its_name(name, size, first_id, hub):
     """A limit takes the first problems."""
@@ -129,35 +131,74 @@ def test_pages_are_downloaded_once_and_then_work_offline(tmp_path, monkeypatch):
     assert error.startswith("error: the data set aime25 cannot be downloaded") and "HF_HUB_OFFLINE" in error
 
 
-def test_kodcode_is_a_seeded_pick_of_rows_that_names_the_function(hub):
-    """Its neighbours are alike. Each page is asked for once."""
-    problems = common.load_problems("kodcode", limit=20)
-    pages = {int(problem["id"][8:16]) // 100 for problem in problems}
-    assert len(pages) > 8 and pages < {offset // 100 for _, offset in hub.requests}
-    assert len({*hub.requests}) == len(hub.requests)
-    common.load_problems("kodcode")
-    assert len({*hub.requests}) == len(hub.requests) == 14
-    question, declared = problems[0]["prompt"].split("\n\nDeclare the function so:\n\n")
-    assert declared == "```python\ndef times_844(x):\n```" and "times_844" not in question
-
-
-def test_openthoughts_keeps_what_can_be_judged(hub):
-    answers = {problem["answer"] for problem in common.load_problems("openthoughts-math")}
-    assert all(re.fullmatch(r"-?\d+(\.\d+)?", answer) for answer in answers)
-    assert "2.5" in answers and "99" not in answers  # the last box counts
-    assert len(hub.requests) < 10, "whole pages of large rows"
-    reads = common.load_problems("openthoughts-code")[0]
-    first = reads["tests"]["inputs"][0]
-    assert reads["tests"] == {"inputs": [first, "1\n2"], "outputs": [first, "3"]}
+def test_openthoughts_code_is_a_draw_of_pages_of_what_can_be_judged(hub):
+    reads = common.load_problems("openthoughts-code", limit=50)
+    first = reads[0]["tests"]["inputs"][0]
+    assert reads[0]["tests"] == {"inputs": [first, "1\n2"], "outputs": [first, "3"]}
+    assert len({offset for _, offset in hub.requests}) == len(hub.requests) == 2, "the total's page, one drawn"
+    assert hub.requests[1][1] != 100 and int(reads[0]["id"].removeprefix("code/")) >= hub.requests[1][1]
 
 
 def test_the_judge_takes_what_the_sets_give(hub, tmp_path, run_here):
-    """Reference solutions pass and stubs fail, in each form of tests that a set has."""
+    """Right programs pass and stubs fail, in each form of tests that a set has."""
     problems = [common.load_problems(name, limit=6)[5] for name in ("humaneval", "kodcode", "openthoughts-code")]
-    problems[2]["solution"] = "import sys\nprint(sum(map(int, sys.stdin.read().split())))"  # the set has none
+    problems[1]["solution"] = "def times_5(x): return x * 5"  # these sets have none
+    problems[2]["solution"] = "import sys\nprint(sum(map(int, sys.stdin.read().split())))"
     common.write_jsonl(tmp_path / "all.jsonl", problems)
     result = last_json(run_here("02_label.py", tmp_path / "all.jsonl", "--self-check", "--json"))
     assert (result["solutions"], result["stubs"], result["failures"]) == (3, 3, 0)
+
+
+@pytest.fixture
+def authors(tmp_path, monkeypatch):
+    """The folder of a server that stands for the authors' repository; the cache is empty."""
+    cached = partial(huggingface_hub.cached_assets_path, assets_dir=tmp_path / "assets")
+    monkeypatch.setattr(huggingface_hub, "cached_assets_path", cached)
+    folder = tmp_path / "served"
+    folder.mkdir()
+    handler = partial(SimpleHTTPRequestHandler, directory=folder)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}).start()
+        monkeypatch.setattr(common, "AUTHORS", f"http://127.0.0.1:{server.server_port}")
+        yield folder
+        server.shutdown()
+
+
+def test_the_authors_files_are_downloaded_once_and_are_the_same_from_disk(authors, tmp_path, monkeypatch):
+    for file, text in AUTHORS_FILES.items():
+        (authors / file).write_text(text)
+    downloaded = {name: common.load_problems(name) for name in common.AUTHORS_FILES}
+    monkeypatch.setattr(common, "AUTHORS", "http://127.0.0.1:9")
+    for name, (file, size, _) in common.AUTHORS_FILES.items():
+        assert downloaded[name] == common.load_problems(name) and len(downloaded[name]) == size
+        assert downloaded[name] == common.load_problems(authors / file)
+    first, maths = downloaded["kodcode"][0], downloaded["openthoughts-math"][0]
+    tests = ["x = 0\nassert times_0(1) == x", "assert times_0(3) == 0"]
+    assert first == {"id": "0", "kind": "code", "prompt": "Write times_0(x), x times 0.", "entry_point": "times_0",
+                     "tests": tests}  # fmt: skip
+    assert (maths["answer"], maths["prompt"]) == ("0.5", "0 + 0.5?\u2028")
+    assert downloaded["kodcode"][9]["tests"] == {"inputs": ["9\n"], "outputs": ["9\n"]}
+
+
+KODCODE = AUTHORS_FILES["kodcode_1000.jsonl"]
+SECOND = json.dumps(kodcode_row(1))
+
+
+@pytest.mark.parametrize("text, says", [
+    (None, "kodcode_1000.jsonl (ValueError: it answers 404); try again later"),
+    (KODCODE[:5000], "it has 32 lines instead of 1000"),
+    (KODCODE[:-9], "kodcode_1000.jsonl:1000: not JSON ("),
+    (KODCODE.replace(SECOND, json.dumps(kodcode_row(1) | {"tests": []})), "jsonl:2: there is no 'tests'; it has"),
+    (KODCODE.replace(SECOND, json.dumps({"question_id": 1})), "jsonl:2: there is no 'id'; it has only question_id"),
+    (KODCODE.replace(SECOND, json.dumps(kodcode_row(1) | {"tests": [1]})), "jsonl:2: 'tests' must be"),
+])  # fmt: skip
+def test_what_is_not_the_authors_file_is_refused_and_a_later_download_is_read(text, says, authors, capsys):
+    file = authors / "kodcode_1000.jsonl"
+    if text:
+        file.write_text(text)
+    assert says in dies(capsys, common.load_problems, "kodcode")
+    file.write_text(KODCODE)
+    assert len(common.load_problems("kodcode")) == 1000
 
 
 def test_a_download_that_failed_resumes_at_the_next_page(hub, capsys):
@@ -210,7 +251,7 @@ def test_own_file_in_its_minimal_form(name, tmp_path):
     for problem, (_, kind, id) in zip(problems, OWN, strict=True):
         assert (problem["kind"], problem["id"]) == (kind, id)
     assert problems[0]["answer"] == "2" and problems[7]["answer"] == ["1/2", "0.5"]
-    assert problems[3]["tests"] == "assert g() == 1\nassert g(2) == 2" and problems[6]["prompt"] == "1+1"
+    assert problems[3]["tests"] == ["assert g() == 1", "assert g(2) == 2"] and problems[6]["prompt"] == "1+1"
 
 
 MISTAKES = {  # what the error says -> the file
@@ -225,7 +266,7 @@ MISTAKES = {  # what the error says -> the file
     "'messages' must be a list": '{"messages": [{"role": "user", "content": null}]}',
     "own: problems 1 and 3 both have the id '1'":
         '{"prompt": "x", "id": 1}\n{"prompt": "x", "id": 7}\n{"prompt": "x", "id": "1"}',
-    "problem 1: 'prompt' or 'messages' is missing; it has only question": '{"question": "x"}',
+    "problem 1: 'prompt' or 'messages' is missing; it has only query": '{"query": "x"}',
     "problem 1: the field 'prompt' must be text": '{"prompt": ["x"]}',
     "own:3: not JSON (": '{"prompt": "x"}\n\n{"prompt": \n',
     "own: not JSON (": "[",
