@@ -22,6 +22,7 @@ from __future__ import annotations  # the annotations name numpy, which is impor
 import argparse
 import importlib.util
 import itertools
+import json
 import math
 import os
 import re
@@ -99,7 +100,7 @@ class Scores:
 
 @dataclass
 class Row:
-    """A method in the tables. Its fields but `right` and `families` are those of a row of results.json."""
+    """A method in the tables. Its fields but `right` are those of a row of results.json."""
 
     method: str
     kind: str  # random, greedy, confidence, scorer, vote, choice or oracle
@@ -111,13 +112,11 @@ class Row:
     std: float | None
     runs: int
     over: str  # what varies, as "3 eval × 3 cal × 3 seeds"
-    paired: Row | None  # of those values alone whose calibration and evaluation run have one name
     curve: dict  # {number of rollouts: accuracy}
     curve_std: list | None
     cut: float  # the share of picks that ended at the length limit
     in_sample: bool  # it learned from some of these problems
     right: np.ndarray | None = None  # [P], the chance that its pick of all rollouts is right; NaN: not judged
-    families: list = field(default_factory=list)  # of the P problems
     best_of: list = field(default_factory=list)  # PAPERS_BEST and BEST_OF_ALL, if it is that rule
     against: dict = field(default_factory=dict)  # {PAPERS_BEST or BEST_OF_ALL: how far it is above that rule}
     auroc: float | None = None  # within a problem, the mean over problems
@@ -305,20 +304,9 @@ def weighted_majority(groups, weights):
     return winner[:, None] == np.arange(groups.shape[1])
 
 
-def filtered_majority(share, groups, weights):
-    """DeepConf's: a weighted vote of the most confident rollouts with an answer, those from a quantile up."""
-    voters = groups >= 0
-    least_first = np.argsort(np.where(voters, weights, -np.inf), 1, kind="stable")
-    ranks = np.argsort(least_first, 1)
-    quantile = groups.shape[1] - 1 - share * (voters.sum(1, keepdims=True) - 1)
-    return weighted_majority(np.where(ranks >= quantile - 1e-9, groups, -1), weights)
-
-
 VOTES = {  # name: vote(groups, weights) as in by_vote; the weights are of the confidence rule VOTES_BY
     "majority vote": majority,
     "confidence-weighted vote": weighted_majority,
-    "DeepConf's vote, top 10 %": partial(filtered_majority, 0.1),
-    "DeepConf's vote, top 90 %": partial(filtered_majority, 0.9),
 }
 VOTES_BY = "mean/tail"
 
@@ -405,17 +393,13 @@ def make_row(name, kind, pick, of_method, calibration="", sizes=None):
     is_judged = np.isfinite(right)  # [scores, P]
     right = np.ma.masked_invalid(right).mean(0).filled(np.nan)
     curve = np.mean(accuracies, 0).tolist()
-    # a scorer of calibration run i scores evaluation run i
-    pairs = [each for each in of_method if {*each.calibration_run.split("+")} == {each.run.path.name}]
-    is_crossed = 0 < len(pairs) < len(of_method)
     row = Row(
         method=name, kind=kind, calibration=calibration,
         problems=mean_of(is_judged.sum(1)),
         unjudged=mean_of(kept_problems(scores).sum() for scores in of_method) - mean_of(is_judged.sum(1)),
-        correct=float(np.nansum(right)), right=right, families=of_method[0].run.families,
+        correct=float(np.nansum(right)), right=right,
         accuracy=curve[-1], std=std_of([of_sizes[-1] for of_sizes in accuracies]),
         runs=len(accuracies), over=name_varied(of_method),
-        paired=make_row(name, kind, pick, pairs, calibration, sizes) if is_crossed else None,
         curve=dict(zip(map(str, sizes), curve)), curve_std=std_of(accuracies),
         cut=mean_of(cut),
         in_sample=any({*(scores.cost.get("learned") or ())} - scores.left_out for scores in of_method),
@@ -498,7 +482,7 @@ def cost_of(of_method):
 # ---- Comparison: Δ to the best confidence rule, and the share of the gap to the oracle that is closed ------
 
 
-def compare(rows: list[Row]):
+def compare(rows: list[Row], families: list):
     """Add `against` to all rows: how far each is above the rules that are best, chosen with hindsight."""
     (oracle,) = [row for row in rows if row.kind == "oracle"]
     by_rule = {row.method: row for row in rows if row.kind == "confidence"}
@@ -507,8 +491,8 @@ def compare(rows: list[Row]):
         best = max(rules.values(), key=lambda row: row.accuracy)
         best.best_of.append(reference)
         gap = oracle.accuracy - best.accuracy
-        for row in itertools.chain(rows, filter(None, [row.paired for row in rows])):
-            gain = with_interval(row.right - best.right, best.families)
+        for row in rows:
+            gain = with_interval(row.right - best.right, families)
             too_small = gap * row.problems < 2  # a gap of less than two problems is noise
             row.against[reference] = gain | {"gap_closed": None if too_small else gain["delta"] / gap}
 
@@ -731,11 +715,11 @@ paper's as a share of the gap from that rule to the oracle, where it is two prob
 
 Random, best-of-N and oracle are exact expectations over all subsets of N rollouts; votes are averaged over
 128 random subsets where there are more. Tied majorities share the credit. Confidence-weighted votes are by
-{VOTES_BY}; DeepConf's are of the most confident 10 or 90 % of the answers.
-`right/problems` counts expected picks. A problem whose picked answer has no label is left out of that row and
-counted as `not judged`; in the means over subsets, those picks are left out. `cut %`: picks (in the summary:
-rollouts) that ended at the length limit. `AUROC`: the chance that a right answer scores above a wrong one of
-its problem. `in sample`: the scorer learned from some of these problems, so its accuracy proves nothing.
+{VOTES_BY}. `right/problems` counts expected picks. A problem whose picked answer has no label is left out of
+that row and counted as `not judged`; in means over subsets, those picks are left out. `cut %`: picks (in the
+summary: rollouts) that ended at the length limit. `AUROC`: the chance that a right answer scores above a
+wrong one of its problem. `in sample`: the scorer learned from some of these problems, so its accuracy proves
+nothing.
 
 ± is the standard deviation over what varies (`over`): evaluation runs, calibration runs and scorer seeds, all
 crossed: 27 values of 3 each. In the study of halves, `other` and `same` are judged on the half of the
@@ -771,8 +755,7 @@ def report(args):
 
 
 def fields_of(row):
-    fields = {name: value for name, value in vars(row).items() if name not in ("right", "families")}
-    return fields | {"paired": row.paired and fields_of(row.paired)}
+    return {name: value for name, value in vars(row).items() if name != "right"}
 
 
 def change_rows(section, change):
@@ -787,7 +770,7 @@ def make_section(model, dataset, paths, args):
     by_scorer, not_read = read_all_scores(runs, args.only, args.study)
     studies = {study: evaluate_study(study, runs, by_scorer) for study in args.study}
     rows = make_rows(runs, greedy, score_by_rules(runs), by_scorer)
-    compare(rows)
+    compare(rows, runs[0].families)
     n = mean_of(run.valid.sum(1).mean() for run in runs)
     title = f"{model} on {dataset}: {len(runs[0].ids)} problems, N={n:.4g}"
     if len(runs) > 1:
@@ -852,14 +835,22 @@ LOOKS = {  # what a figure shows, by names of the summary up to a parenthesis: (
     "PRM": ("#cc79a7", "-.", "X"),
     "oracle": ("#000000", "--", ""),
 }
-SIZE = (5.5, 3.6)  # inches: the width of a journal's text
-SPREAD = "are ± the standard deviation over evaluation runs, calibration runs and scorer seeds"
+CAPTION = (
+    "Accuracy against the number of rollouts. Bands are ± the standard deviation over evaluation runs, "
+    "calibration runs and scorer seeds."
+)
 
 
 def draw_accuracy(out, section, calibration):
     """Draw the accuracy against N of a calibration set -> the lines of a page that show it."""
+    from matplotlib.figure import Figure
+
     title = " → ".join(filter(None, [calibration, section["dataset"]]))
-    figure, axes = new_figure(f"{section['model']}: {title}")
+    figure = Figure(figsize=(5.5, 3.6), layout="constrained")  # inches: the width of a journal's text
+    axes = figure.subplots()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title(f"{section['model']}: {title}", loc="left", fontsize=9)
+    axes.tick_params(labelsize=7)
     rows = summary_rows(section, calibration)
     for name in sorted(rows, key=lambda name: -rows[name].accuracy):
         look = LOOKS.get(name.partition(" (")[0])
@@ -872,8 +863,11 @@ def draw_accuracy(out, section, calibration):
     axes.set_xlabel("rollouts a problem (N)", fontsize=8)
     axes.set_ylabel("right answers, %", fontsize=8)
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize=7)
-    file_name = f"accuracy.{section['model']}.{title.replace(' → ', '-to-')}"
-    return save_figure(figure, out, file_name, f"Accuracy against the number of rollouts. Bands {SPREAD}.")
+    name = f"accuracy.{section['model']}.{title.replace(' → ', '-to-')}"
+    for ending in ("png", "pdf"):
+        with common.atomic(out / f"{name}.{ending}", "wb") as file:
+            figure.savefig(file, format=ending, dpi=200)
+    return f"![{CAPTION}]({name}.png)\n\n{CAPTION} ([PDF]({name}.pdf))"
 
 
 def draw_line(axes, name, row, colour, line, mark):
@@ -884,25 +878,6 @@ def draw_line(axes, name, row, colour, line, mark):
     if row.curve_std:
         std = 100 * np.array(row.curve_std)
         axes.fill_between(sizes, heights - std, heights + std, color=colour, alpha=0.18, linewidth=0)
-
-
-def new_figure(title, height=SIZE[1]):
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(SIZE[0], height), layout="constrained")
-    axes = figure.subplots()
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.set_title(title, loc="left", fontsize=9)
-    axes.tick_params(labelsize=7)
-    return figure, axes
-
-
-def save_figure(figure, out, name, caption):
-    """Write NAME.png and NAME.pdf -> the lines of a page that show them."""
-    for ending in ("png", "pdf"):
-        with common.atomic(out / f"{name}.{ending}", "wb") as file:
-            figure.savefig(file, format=ending, dpi=200)
-    return f"![{caption}]({name}.png)\n\n{caption} ([PDF]({name}.pdf))"
 
 
 # ==== Page two: learned verifiers ===========================================================================
@@ -1111,8 +1086,8 @@ def train_adapters(verifier, adapters, words, examples, args, seed):
     seconds = time.perf_counter() - started
     print(f"lora@{seed}: {steps} steps in {seconds / 60:.1f} min")
     device = common.device_name(model.device)
-    return {"train_seconds": seconds, "clock_seconds": seconds, "train_device": device,
-            "train_flops": training_flops(model, lengths), "examples": len(examples)}  # fmt: skip
+    return {"clock_seconds": seconds, "train_device": device, "examples": len(examples),
+            "train_flops": training_flops(model, lengths)}  # fmt: skip
 
 
 def learn_from(model, ids, word, batch_size):
@@ -1283,8 +1258,9 @@ def the_paper():
     """demo/paper.json: the paper's tables, in its order, a legend and the reasons why ours differ.
 
     Of a table it has
+    differs: some of the reasons
     columns: [column, what it shows (a key of SHOWN), the rows of the report or STUDY-ROW that this is of]
-    like: instead of the columns, a table with the same, and what they show here
+    like: instead of the columns, [a table with the same, text in them, what stands here in its place]
     rows: what the rows are named by, and how, if not by the calibration set {0} and the evaluation set {1}
     learned from: {column: a calibration set other than the pair's, from which its rows learned; see our_cell}
     paper: {"MODEL CALIBRATED_ON EVALUATED_ON": its cells, - where it has none}; "any" stands for all models
@@ -1292,9 +1268,9 @@ def the_paper():
     content = common.read_json(Path(__file__).with_name("demo") / "paper.json")
     for table in content["tables"].values():
         if "like" in table:
-            other, shows = table["like"]
-            columns = content["tables"][other]["columns"]
-            table["columns"] = [[title, shows or what, *rows] for title, what, *rows in columns]
+            other, theirs, ours = table["like"]
+            columns = json.dumps(content["tables"][other]["columns"])
+            table["columns"] = json.loads(columns.replace(theirs, ours))
     return content
 
 
@@ -1363,16 +1339,19 @@ def paper(args):
                 results.add(change_rows(section, row_of))
             except TypeError:
                 common.die(f"{file} was made by another version of this file: make that report again")
+    of_papers_sets = {model: results for model, results in models.items() if has_papers_sets(results)}
+    if of_papers_sets and len(of_papers_sets) < len(models):
+        others = ", ".join({*models} - {*of_papers_sets})
+        common.warn(f"left out, as on other problems than the paper's: {others}")
+        models = of_papers_sets
     out = Path(args.out or os.path.commonpath([Path(file).absolute().parent for file in args.results]))
     parts = [*describe_models(models)]
     for count, table in enumerate(the_paper()["tables"].values(), 1):
         heading, form = table.get("rows", ["calibrated → evaluated", "{0} → {1}"])
         rows = [row for model, results in models.items() for row in paper_rows(table, form, model, results)]
         header = ["model", heading, "", *(column[0] for column in table["columns"])]
-        reasons = itertools.chain(*(the_paper()["reasons"][name] for name in table["differs"]))
+        reasons = itertools.chain(*(the_paper()["reasons"][name] for name in table.get("differs", ())))
         parts += [f"## Table {count}: {table['title']}", common.table(header, rows), "\n".join(reasons)]
-    if args.plots:
-        parts.append(draw_models(out, models))
     parts.append(f"This page was made by\n\n    {the_command()}")
     text = "\n\n".join(filter(None, parts))
     with common.atomic(out / "paper.md") as file:
@@ -1382,51 +1361,53 @@ def paper(args):
 
 
 def row_of(fields):
-    return Row(**fields | {"paired": fields["paired"] and row_of(fields["paired"])})
+    return Row(**fields)
+
+
+def has_papers_sets(results):
+    return all(name == place for name, place in results.names.items())
 
 
 def describe_models(models):
     """Yield the paragraphs that begin paper.md: what made it, and what its numbers mean."""
-    is_demo = any(name != place for results in models.values() for name, place in results.names.items())
-    yield "# The paper's tables" + is_demo * ", as the demo makes them: on other problems than the paper's"
+    if all(map(has_papers_sets, models.values())):
+        yield "# The paper's tables"
+    else:
+        yield "# The paper's tables, on other problems than the paper's"
+        yield "\n".join(the_paper()["other problems"])
     lines, rows = [], []
     for model, results in models.items():
         meta = results.sections[0]["metas"][0]
         sampling = ", ".join(f"{name} {value}" for name, value in common.sampling_of(meta).items())
         seeds = " ".join(sorted({seed for section in results.sections for seed in section["seeds"]}))
-        lines.append(f"{model}: sampled with {sampling} (0: up to the end of the context) on "
+        lines.append(f"{meta['model']}: sampled with {sampling} (0: up to the end of the context) on "
                      f"{meta.get('device')}; scorer seeds {seeds}.")  # fmt: skip
-        for section in results.sections:
-            dataset = section["dataset"]
-            papers = [name for name, place in results.names.items() if place == dataset]
-            found = results.rows.items()
-            costs = {method: row.cost for (_, method, of), row in found if of == dataset}
+        sections = {section["dataset"]: section for section in results.sections}
+        for name, dataset in results.names.items():
+            costs = {method: row.cost for (_, method, of), row in results.rows.items() if of == dataset}
             scatr, lora = (costs.get(method) or {} for method in ("SCaTR", "LoRA verifier"))
-            rows.append({
-                "model": model, "data set": dataset, "in the place of": ", ".join(papers),
-                "problems": number(results.rows[dataset, "random", ""].problems),
-                "N": section["metas"][0].get("n"), "runs": len(section["runs"]),
-                "cut %": percent(section["cut"]), "configurations": number(scatr.get("trials")),
-                "SCaTR learns from": number(scatr.get("examples")),
-                "LoRA learns from (rollouts)": number(lora.get("examples")),
-            })  # fmt: skip
+            row = {"model": model, "data set": dataset, "in the place of": name}
+            if section := sections.get(dataset):  # else it is only learned from
+                row["problems"] = number(results.rows[dataset, "random", ""].problems)
+                row |= {"N": section["metas"][0].get("n"), "runs": len(section["runs"])}
+                row["cut %"] = percent(section["cut"])
+            row["configurations"] = number(scatr.get("trials"))
+            row["SCaTR learns from (rollouts)"] = number(scatr.get("examples"))
+            row["LoRA learns from"] = number(lora.get("examples"))
+            rows.append(row)
     yield "\n".join(lines)
     yield as_table(rows)
     yield "\n".join(the_paper()["legend"])
 
 
 def paper_rows(table, form, model, results):
-    """Of each pair of data sets our row, that of equal seeds and, where there is one, the paper's."""
+    """Of each pair of data sets our row and, where there is one, the paper's."""
     of_model = {row.lower(): cells for row, cells in table["paper"].items()}
     for pair in dict.fromkeys(tuple(row.split()[1:]) for row in table["paper"]):
         places = [results.names[name] for name in pair]
         name = form.format(*places, **results.names) if pair else None
-        found = [our_cell(results, table, pair, column) for column in table["columns"]]
-        cells, of_pairs, counts = zip(*found)
+        cells = [our_cell(results, table, pair, column) for column in table["columns"]]
         yield [model, name, "ours", *cells]
-        if count := max(counts):
-            which = "as the paper's nine" if count == 9 else f"{count} of equal seeds"
-            yield ["", "", f"ours, {which}", *of_pairs]
         papers = of_model.get(" ".join([model.lower(), *pair]))
         if places == [*pair]:  # else "any" model's row is of other problems
             papers = papers or of_model.get(" ".join(["any", *pair]))
@@ -1436,53 +1417,17 @@ def paper_rows(table, form, model, results):
 
 
 def our_cell(results, table, pair, column):
-    """(cell, the same of the values of equal seeds, how many these are; 0 if the cell has no others)"""
     title, shows, *names = column
     if not pair:
-        return str(results.sections[0]["metas"][0][shows]), "", 0
+        return str(results.sections[0]["metas"][0][shows])
     learned_from = table.get("learned from", {}).get(title, "{0}").format(*pair, PARTNER.get(pair[-1]))
     rows = [results.row(name, learned_from, pair[-1]) for name in names]
-    if None in rows:
-        return MISSING, MISSING, 0
-    cell = SHOWN[shows](*rows) or MISSING
-    of_pairs = SHOWN[shows](*(row.paired or row for row in rows)) or MISSING
-    return cell, of_pairs, max(row.paired.runs if row.paired else 0 for row in rows)
-
-
-def draw_models(out, models):
-    """Bars for each model and pair of data sets, as in the paper's main figure -> the lines that show it."""
-    groups = {}  # "model\ncalibration → test" -> summary_rows
-    for model, results in models.items():
-        for section in results.sections:
-            for calibration in calibrations_of(section):
-                rows = summary_rows(section, calibration)
-                if "SCaTR" in rows:
-                    groups[f"{model}\n{calibration} → {section['dataset']}"] = rows
-    title = "Right answers of random picks, the best rule, SCaTR and SCaTR+"
-    figure, axes = new_figure(title, 1.2 + 0.6 * len(groups))
-    for shift, name in enumerate(("random", PAPERS_BEST, "SCaTR", "SCaTR+")):
-        rows = {place + 0.2 * shift: rows[name] for place, rows in enumerate(groups.values()) if name in rows}
-        heights = [100 * row.accuracy for row in rows.values()]
-        spreads = [100 * (row.std or 0) for row in rows.values()]
-        bars = axes.barh([*rows], heights, 0.18, xerr=spreads, color=LOOKS[name][0], label=name)
-        axes.bar_label(bars, fmt="%.1f", padding=3, fontsize=6)
-    axes.set_yticks([place + 0.3 for place in range(len(groups))], groups)
-    axes.invert_yaxis()
-    axes.set_xlabel("right answers, %", fontsize=8)
-    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=7)
-    return save_figure(figure, out, "models", f"{title}, best of N. Error bars {SPREAD}.")
-
-
-def plan(args):
-    """Print how much `run_all.sh --paper` samples. A data set that cannot be had is refused here."""
-    counts = {common.short_name(name): len(common.load_problems(name, args.limit)) for name in args.sets}
-    rows = [[name, problems, f"{problems * args.n * args.runs:,}"] for name, problems in counts.items()]
-    print(common.table(["to sample", "problems", "rollouts"], rows), file=sys.stderr)
+    return MISSING if None in rows else SHOWN[shows](*rows) or MISSING
 
 
 # ---- The command line --------------------------------------------------------------------------------------
 
-COMMANDS = {"report": report, "lora": lora, "prm": prm, "route": route, "paper": paper, "plan": plan}
+COMMANDS = {"report": report, "lora": lora, "prm": prm, "route": route, "paper": paper}
 
 
 def main():
@@ -1519,14 +1464,9 @@ def parse_args(words: list[str]) -> tuple[str, argparse.Namespace]:
     elif command == "route":
         for domain in DOMAINS.values():
             add(f"--{domain}", nargs="+", required=True, help=f"scorers calibrated on {domain}, one a seed")
-    elif command == "paper":
+    else:
         add("results", nargs="+", metavar="RESULTS", help="results.json of reports, of one model or several")
         add("--out", help="folder of paper.md (default: the folder of all results)")
-        add("--plots", action="store_true", help="also models.png, of all models; needs matplotlib")
-    else:
-        add("sets", nargs="+", metavar="DATA_SET", help="names or files; the rest as run_all.sh has it")
-        for name in ("-n", "--runs", "--limit"):
-            add(name, type=int, required=name != "--limit")
     if command in ("lora", "route"):
         add("--model", help="the runs' model, if no longer where meta.json says")
     if command in ("lora", "prm", "route"):

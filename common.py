@@ -623,6 +623,26 @@ def read_features(run: str | Path, keys: list) -> torch.Tensor:
 
 # ---- Problems: data sets by name, files by path ------------------------------------------------------------
 
+OTHER_NAMES = {  # what data sets call a field of ours
+    "id": ("problem_id", "task_id", "unique_id", "problem_idx", "ID"),
+    "prompt": ("question", "problem", "Problem"),
+    "answer": ("Answer",),
+    "tests": ("test",),
+}
+
+
+def given_fields(row: dict) -> dict:
+    """The fields of a problem that are not empty, by our names."""
+    given = {name: value for name, value in row.items() if value not in (None, "", [], {})}
+    for name, others in OTHER_NAMES.items():
+        for other in others:
+            if name not in given and other in given:
+                given[name] = given.pop(other)
+    if {"prompt", "canonical_solution"} <= given.keys():  # HumanEval's prompts are beginnings of programs
+        given["prelude"] = given["prompt"]
+        given["solution"] = f"{given['prompt']}{given.pop('canonical_solution')}"
+    return given
+
 
 def take(names, row):
     """These fields of a row, by our names; KeyError where it lacks one."""
@@ -633,18 +653,11 @@ def take(names, row):
 def openthoughts_code_problem(row):
     """Only rows whose test cases are what a program reads and prints."""
     cases = json.loads(row["test_cases"] or "{}")
-    inputs = cases.get("inputs") or []
-    outputs = cases.get("outputs") or []
-    if not inputs or len(inputs) != len(outputs) or cases.get("fn_name"):
+    if cases.get("fn_name") or not are_pairs(cases):
         return None
+    tests = {"inputs": cases["inputs"], "outputs": cases["outputs"]}
     prompt = f"{row['problem'].strip()}\n\nThe program reads standard input and writes to standard output."
-    tests = {"inputs": [*map(as_text, inputs)], "outputs": [*map(as_text, outputs)]}
     return {"id": f"code/{row['row_idx']}", "prompt": prompt, "tests": tests}
-
-
-def as_text(lines):
-    """What a program reads or prints: a text, or a list of its lines."""
-    return "\n".join(map(str, lines)) if isinstance(lines, list) else str(lines)
 
 
 @dataclass
@@ -815,25 +828,6 @@ def hub_page(data, offset):
 
 
 KINDS = ("code", "math", "text")
-OTHER_NAMES = {  # of data sets, for ours
-    "id": ("problem_id", "task_id", "unique_id", "problem_idx", "ID"),
-    "prompt": ("question", "problem", "Problem"),
-    "answer": ("Answer",),
-    "tests": ("test",),
-}
-
-
-def given_fields(row: dict) -> dict:
-    """The fields of a problem that are not empty, by our names."""
-    given = {name: value for name, value in row.items() if value not in (None, "", [], {})}
-    for name, others in OTHER_NAMES.items():
-        for other in others:
-            if name not in given and other in given:
-                given[name] = given.pop(other)
-    if {"prompt", "canonical_solution"} <= given.keys():  # HumanEval's prompts are beginnings of programs
-        given["prelude"] = given["prompt"]
-        given["solution"] = f"{given['prompt']}{given.pop('canonical_solution')}"
-    return given
 
 
 def normalise_problem(row: dict, where: str, number: int, kind: str | None = None) -> dict:
@@ -875,14 +869,15 @@ def plain_answer(answer, where):
 
 def plain_tests(tests, where):
     """Python text, or a list of texts, each of which runs by itself; or what a program reads and prints."""
-    if isinstance(tests, str) or is_list_of_texts(tests):
+    if isinstance(tests, str) or is_list_of_texts(tests) or are_pairs(tests):
         return tests
-    if isinstance(tests, dict):
-        inputs, outputs = tests.get("inputs"), tests.get("outputs")
-        if is_list_of_texts(inputs) and is_list_of_texts(outputs) and len(inputs) == len(outputs):
-            return tests
     pairs = '{"inputs": [text, ...], "outputs": [text, ...]} with as many inputs as outputs'
     die(f"{where}: 'tests' must be Python text, a list of such, or {pairs}")
+
+
+def are_pairs(tests):
+    inputs, outputs = (isinstance(tests, dict) and tests.get(name) for name in ("inputs", "outputs"))
+    return is_list_of_texts(inputs) and is_list_of_texts(outputs) and len(inputs) == len(outputs) > 0
 
 
 def is_list_of_texts(value):

@@ -4,8 +4,8 @@
 #   bash run_all.sh                      the bundled tiny model: on a CPU, minutes
 #   bash run_all.sh MODEL A B [A B ...]  calibrate on A, select on B, and the
 #                                        other way round if B can be checked
-#   bash run_all.sh --paper MODEL        every table of the paper, after a plan
-#       (--plan: only the plan); without MODEL for the bundled one, small
+#   bash run_all.sh --paper MODEL        every table of the paper; without
+#                                        MODEL for the bundled one, small
 #   bash run_all.sh --python             make the environment, print its Python
 #
 # MODEL is a Hub id or a folder; A and B are data sets' names or .jsonl files.
@@ -62,18 +62,17 @@ run() { # in the background, because bash handles a signal at once only while it
 
 step() { run "$PYTHON" "$here/$1" "${@:2}"; }
 
-check_flags() { # SCRIPT ARGUMENT...: let the script parse its arguments, and do nothing else
+check_flags() { # SCRIPT ARGUMENT...: let the script parse its arguments, and look at data sets among them
     local message
     message=$("$PYTHON" - "$here" "$@" 2>&1 <<'PY'
-import importlib, pathlib, sys
+import importlib, sys
 here, script, *arguments = sys.argv[1:]
 sys.path.insert(0, here)
 parse_args = importlib.import_module(script).parse_args
 common = importlib.import_module("common")
 def check():
     for dataset in getattr(parse_args(arguments), "datasets", ()):
-        if pathlib.Path(dataset).is_file():
-            common.load_problems(dataset)
+        common.load_problems(dataset)
 common.entry(check, "no step was started")
 PY
     ) || fail "$1: ${message##*error: }"
@@ -211,14 +210,10 @@ case "${1:-}" in
     -h | --help) sed -n '2,24s/^# \{0,1\}//p' "$here/run_all.sh"; exit ;;
     --python) find_python; exit ;;
 esac
-paper=0 only_plan=0 lora_flags=()
+paper=0 sets=() lora_flags=()
 if [ "${1:-}" = --paper ]; then
     paper=1
     shift
-    if [ "${!#}" = --plan ]; then
-        only_plan=1
-        set -- "${@:1:$#-1}"
-    fi
     [ $# -le 1 ] || fail "--paper takes a model, or nothing for the demo's (bash run_all.sh -h)"
     sets=(humaneval kodcode math500 aime25 aime24 openthoughts)
     if [ $# -eq 0 ]; then # the demo's files in these places; two are made of the last of their problems
@@ -254,7 +249,7 @@ fi
 PYTHON=$(find_python)
 arguments_01=("$1" -n "$N" --out "$OUT" ${LIMIT:+--limit "$LIMIT"} ${FLAGS_01:-})
 arguments_03=(--separate --design scatr scatr+ logistic --seed $SEEDS ${FLAGS_03:-})
-check_flags 01_generate "${arguments_01[@]}" "${@:2}"
+check_flags 01_generate "${arguments_01[@]}" "${@:2}" "${sets[@]:4}"
 [[ ${FLAGS_02:-} != *--self-check* ]] || fail "--self-check is of problems: python 02_label.py A --self-check"
 check_flags 02_label RUN ${FLAGS_02:-}
 check_flags 03_train_scorer RUN "${arguments_03[@]}"
@@ -263,8 +258,6 @@ base=$OUT/$(PYTHONPATH=$here "$PYTHON" - "$1" <<<'import sys, common; print(comm
 studies=$base/studies
 more=() aime24= openthoughts= # the paper's data sets that are in no pair: files, names
 if [ $paper = 1 ]; then
-    step 05_baselines.py plan "${sets[@]}" -n "$N" --runs "$RUNS" ${LIMIT:+--limit "$LIMIT"}
-    [ $only_plan = 0 ] || exit 0
     more=("${sets[@]:4}")
     mapfile -t set_names < <(for set in "${sets[@]}"; do name_of "$set"; done)
     read -r humaneval kodcode math500 aime25 aime24 openthoughts <<<"${set_names[*]}"
@@ -371,7 +364,7 @@ if [ $paper = 1 ]; then
     mapfile -t -O ${#report_runs[@]} report_runs < <(runs_of $aime24)
     step 05_baselines.py "${report_runs[@]}" "${flags[@]}" --sets "${set_names[@]}" \
         --out "${paper_folder:=$base/paper}" ${FLAGS_05:-} >>"$log"
-    step 05_baselines.py paper "$paper_folder/results.json" $(grep -oe --plots <<<"${FLAGS_05:-}")
+    step 05_baselines.py paper "$paper_folder/results.json"
     exit
 fi
 out=$base/$(IFS=-; echo "${names[*]}")

@@ -47,10 +47,10 @@ AUTHORS_FILES = {
 
 def openthoughts_code_row(i):
     """What a program reads and prints; every third time a function's arguments instead."""
-    cases = {"inputs": [f"{i}\n", ["1", "2"]], "outputs": [f"{i}\n", [3]]}
+    cases = {"inputs": [f"{i}\n", "1\n2"], "outputs": [f"{i}\n", "3"]}
     if i % 3 == 0:
         cases = {"fn_name": "add", "inputs": [[1, i]], "outputs": [[1 + i]]}
-    cases = {7: {}, 11: {"inputs": ["1"], "outputs": None}}.get(i % 13, cases)
+    cases = {7: {}, 11: {"inputs": ["1"], "outputs": None}, 12: {"inputs": [], "outputs": []}}.get(i % 13, cases)
     return {"problem": f"Problem {i}?", "test_cases": json.dumps(cases)}
 
 

@@ -227,9 +227,6 @@ def test_every_table_of_the_paper_is_made_and_a_part_that_cannot_be_had_is_named
     seeds has left would be refused if it were read."""
     prm = make_final_prm(tmp_path / "ReasonFlux-PRM-1.5B")
     settings = quick | {"LIMIT": "8", "RUNS": "1", "PRMS": f"{prm} {tmp_path / 'absent'}"}
-    _, plan = run_all(tmp_path / "out", "--paper", "--plan", **settings)
-    assert re.search(r"code_a +\| +8 \| +32 \|", plan)
-    assert not (tmp_path / "out" / "model").exists()
     for name in ("studies/layers-.3L.code_b@42-32.pt", "both_c/32/scatr.both_c@32-42.pt",
                  "code_a/32/scatr.code_a@32-42.pt"):  # fmt: skip
         file = tmp_path / "out" / "model" / name
@@ -247,12 +244,13 @@ def test_every_table_of_the_paper_is_made_and_a_part_that_cannot_be_had_is_named
     assert large.count("| missing |") == 0 and len(re.findall(r"\| +missing \|", large)) == 3
 
 
-@pytest.mark.parametrize("flags", [(), ("--plan",)])
-def test_a_data_set_of_the_paper_that_cannot_be_had_is_named_at_once(tmp_path, flags):
+@pytest.mark.parametrize("words", [("--paper", MODEL), (MODEL, MATH_A, "humaneval")])
+def test_a_data_set_that_cannot_be_had_is_named_at_once(tmp_path, words):
     nowhere = {"HF_HUB_OFFLINE": "1", "HF_ASSETS_CACHE": str(tmp_path / "assets")}
-    process = start(tmp_path / "out", "--paper", MODEL, *flags, **nowhere)
+    process = start(tmp_path / "out", *words, **nowhere)
     _, stderr = process.communicate()
-    assert process.returncode == 2 and stderr.startswith("error: the data set humaneval "), stderr
+    assert process.returncode == 2 and stderr.startswith("error: 01_generate: the data set humaneval "), stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_without_answers_it_still_selects_and_what_teaches_nothing_is_skipped(finished, tmp_path, quick):
