@@ -1695,7 +1695,7 @@ def write_run(run, rollouts, layers):
     run.save_problems()
     common.write_json(folder / "meta.json", meta | {
         "n": args.n, "dataset": run.dataset, "asked": common.asked_as(run.problems), "request": run.request,
-        "rules": common.rules_stamp(),
+        "rules": common.RULES_STAMP,
         # vLLM downloads a model only when it loads it
         "model_stamp": meta["model_stamp"] or common.model_stamp(args.model, args.revision),
         "tokenizer_stamp": common.tokenizer_stamp(args.model, args.revision),

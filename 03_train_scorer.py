@@ -434,7 +434,7 @@ def make_checkpoint(task):
         "scale": task.scale, "feature_scale": task.feature_scale, "pos_weight": task.pos_weight,
         "model": meta["model"], "model_stamp": meta.get("model_stamp"), "layers_of_model": meta["n_layers"],
         "sampling": common.sampling_of(meta), "config": task.configs[task.best["number"]],
-        "rules": common.rules_stamp(),
+        "rules": common.RULES_STAMP,
         "asked": [way for run in recipe.runs for way in common.read_meta(run).get("asked", [])],
         "state": {name: torch.from_numpy(value) for name, value in task.weights.items()},
     }  # fmt: skip

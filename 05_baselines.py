@@ -448,7 +448,16 @@ def auroc_within(scores):
     """The mean over problems of the AUROC of a problem's rollouts."""
     rows = scores.run.judged & kept_problems(scores)[:, None]
     right = scores.run.labels > 0
-    return mean_of(common.auroc(right[i][rows[i]], scores.score[i][rows[i]]) for i in range(len(rows)))
+    return mean_of(auroc(right[i][rows[i]], scores.score[i][rows[i]]) for i in range(len(rows)))
+
+
+def auroc(right: np.ndarray, scores: np.ndarray) -> float | None:
+    """The chance that a right answer (bool [R]) scores above a wrong one, ties half; None with one class."""
+    if right.all() or not right.any():
+        return None
+    wrong = np.sort(scores[~right])
+    below, up_to = (np.searchsorted(wrong, scores[right], side) for side in ("left", "right"))
+    return float((below + up_to).mean() / 2 / len(wrong))
 
 
 def measure_reliability(of_method):
@@ -1330,20 +1339,19 @@ SHOWN = {  # what a column shows, of its rows; None where it is missing
 
 def paper(args):
     """Write paper.md: all tables of the paper, for each of the models that the results are of."""
+    contents = {file: common.read_json(file, needs=("sets", "sections")) for file in args.results}
+    of_papers_sets = [file for file, content in contents.items() if has_papers_sets(content["sets"])]
     models = {}
-    for file in args.results:
-        content = common.read_json(file, needs=("sets", "sections"))
+    for file, content in contents.items():
+        if of_papers_sets and file not in of_papers_sets:
+            common.warn(f"{file} is left out, as it is of other problems than the paper's")
+            continue
         for section in content["sections"]:
             results = models.setdefault(section["model"], Results(content["sets"]))
             try:
                 results.add(change_rows(section, row_of))
             except TypeError:
                 common.die(f"{file} was made by another version of this file: make that report again")
-    of_papers_sets = {model: results for model, results in models.items() if has_papers_sets(results)}
-    if of_papers_sets and len(of_papers_sets) < len(models):
-        others = ", ".join({*models} - {*of_papers_sets})
-        common.warn(f"left out, as on other problems than the paper's: {others}")
-        models = of_papers_sets
     out = Path(args.out or os.path.commonpath([Path(file).absolute().parent for file in args.results]))
     parts = [*describe_models(models)]
     for count, table in enumerate(the_paper()["tables"].values(), 1):
@@ -1364,13 +1372,13 @@ def row_of(fields):
     return Row(**fields)
 
 
-def has_papers_sets(results):
-    return all(name == place for name, place in results.names.items())
+def has_papers_sets(places):
+    return all(name == place for name, place in places.items())
 
 
 def describe_models(models):
     """Yield the paragraphs that begin paper.md: what made it, and what its numbers mean."""
-    if all(map(has_papers_sets, models.values())):
+    if all(has_papers_sets(results.names) for results in models.values()):
         yield "# The paper's tables"
     else:
         yield "# The paper's tables, on other problems than the paper's"
@@ -1417,6 +1425,7 @@ def paper_rows(table, form, model, results):
 
 
 def our_cell(results, table, pair, column):
+    """The text of a cell; a table of models instead of pairs shows a field of meta.json."""
     title, shows, *names = column
     if not pair:
         return str(results.sections[0]["metas"][0][shows])

@@ -536,12 +536,9 @@ STATISTICS = {  # name -> its values [T] for the T steps of a trace; see `confid
 AGGREGATIONS = ("avg", "tail", "lowest", "bottom10")
 LOWER_IS_BETTER = ("entropy",)
 RULES = tuple(f"{name}/{way}" for name in STATISTICS for way in AGGREGATIONS)
-MEANING = "a window ends at each token"  # change it with what a rule means
-
-
-def rules_stamp() -> str:
-    """What 01 and 03 write beside statistics, which are computed again where it is another one."""
-    return stamp(RULES, MEANING)
+# Stands beside statistics, and in scorers that read them. Where it is another one they are computed again:
+# the text must change when a rule changes its meaning.
+RULES_STAMP = stamp(RULES, "a window ends at each token")
 
 
 def token_stats(logits: torch.Tensor, tokens: torch.Tensor, likeliest: torch.Tensor | None = None):
@@ -602,7 +599,7 @@ def with_confidence(run: str | Path, rollouts: Iterable) -> Iterator:
     The values are those that 01 wrote, or are computed from tokens.pt where it wrote them by other rules.
     """
     meta = read_meta(run)
-    tokens = None if meta.get("rules") == rules_stamp() else load_pt(Path(run) / "tokens.pt")
+    tokens = None if meta.get("rules") == RULES_STAMP else load_pt(Path(run) / "tokens.pt")
     for place, row in enumerate(rollouts):
         if tokens is None:
             yield row, row["conf"]
@@ -623,21 +620,18 @@ def read_features(run: str | Path, keys: list) -> torch.Tensor:
 
 # ---- Problems: data sets by name, files by path ------------------------------------------------------------
 
-OTHER_NAMES = {  # what data sets call a field of ours
-    "id": ("problem_id", "task_id", "unique_id", "problem_idx", "ID"),
-    "prompt": ("question", "problem", "Problem"),
-    "answer": ("Answer",),
-    "tests": ("test",),
-}
+OTHER_NAMES = {  # of data sets, for fields of ours
+    "problem_id": "id", "task_id": "id", "unique_id": "id", "problem_idx": "id", "ID": "id",
+    "question": "prompt", "problem": "prompt", "Problem": "prompt", "Answer": "answer", "test": "tests",
+}  # fmt: skip
 
 
 def given_fields(row: dict) -> dict:
     """The fields of a problem that are not empty, by our names."""
     given = {name: value for name, value in row.items() if value not in (None, "", [], {})}
-    for name, others in OTHER_NAMES.items():
-        for other in others:
-            if name not in given and other in given:
-                given[name] = given.pop(other)
+    for other, name in OTHER_NAMES.items():
+        if other in given and name not in given:
+            given[name] = given.pop(other)
     if {"prompt", "canonical_solution"} <= given.keys():  # HumanEval's prompts are beginnings of programs
         given["prelude"] = given["prompt"]
         given["solution"] = f"{given['prompt']}{given.pop('canonical_solution')}"
@@ -675,7 +669,8 @@ class DataSet:
 MATHS = ("id", "prompt", "answer")
 PROGRAMS = ("id", "prompt", "entry_point", "tests")
 HUMANEVAL = (*PROGRAMS, "prelude", "solution")
-PAGE = 100  # rows of a page, the most that the Hub's rows server gives at once
+ROWS_SERVER = os.environ.get("HF_DATASETS_SERVER", "https://datasets-server.huggingface.co")
+PAGE = 100  # rows of a page, the most that it gives at once
 THOUGHTS = ("open-thoughts/OpenThoughts-114k", "metadata", "train")
 DATA_SETS = {
     "humaneval": DataSet(
@@ -738,9 +733,6 @@ def check_problems(rows, dataset, kind=None):
         how = f"they are asked as {open_kind}; --kind or a field changes it"
         print(f"{dataset}: {counts}: {how}", file=sys.stderr)
     return problems
-
-
-ROWS_SERVER = os.environ.get("HF_DATASETS_SERVER", "https://datasets-server.huggingface.co")
 
 
 def download(name, limit=None):
@@ -1003,7 +995,8 @@ def device_name(device: str | torch.device) -> str:
     """The hardware that a measured time is reported for."""
     if torch.device(device).type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{device}, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"{device}, {threads} thread{'s' * (threads > 1)}"
 
 
 def pick_dtype(dtype: str, device: str) -> torch.dtype | str:
@@ -1287,7 +1280,7 @@ def check_scorer_fits(scorer: Scorer, meta: dict, path: str | Path):
     """Refuse a scorer of another model or of other token statistics. score_run checks the vector's width."""
     checkpoint = scorer.checkpoint
     check_same_model({path: checkpoint, "the run": meta})
-    if scorer.takes_features and checkpoint.get("rules") != rules_stamp():
+    if scorer.takes_features and checkpoint.get("rules") != RULES_STAMP:
         die(f"{path}: made for other token statistics than there are now; train it again")
 
 
@@ -1331,15 +1324,6 @@ def weighted_vote(groups: np.ndarray, weights: np.ndarray, scores: np.ndarray) -
     largest = totals.max(-1, keepdims=True)
     winners = ~(totals < largest * (1 - 1e-12))  # equal sums stay equal when added in another order
     return best_of_n(np.where(winners, scores, -np.inf))
-
-
-def auroc(right: np.ndarray, scores: np.ndarray) -> float | None:
-    """The chance that a right answer (bool [R]) scores above a wrong one, ties half; None with one class."""
-    if right.all() or not right.any():
-        return None
-    wrong = np.sort(scores[~right])
-    below, up_to = (np.searchsorted(wrong, scores[right], side) for side in ("left", "right"))
-    return float((below + up_to).mean() / 2 / len(wrong))
 
 
 # ---- Tables for people -------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The report of a large run on one core: 16,000 rollouts x 28 rules x votes x curves x 1,000 draws.
+"""The report of a large run on one core: 16,000 rollouts x 28 rules x votes x curves x 10,000 draws.
 
 python tests/bench.py report [--problems 1000] [--rollouts 16] [--repeats 3]
 """

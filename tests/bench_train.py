@@ -24,6 +24,7 @@ from tqdm import tqdm
 import common
 
 trainer = importlib.import_module("03_train_scorer")
+report = importlib.import_module("05_baselines")
 
 
 def make_world(d, seed=0, topics=64):
@@ -136,7 +137,7 @@ def judge(task, row, state, test, n):
         logits = module(test.x.to(task.x.device)).cpu().numpy()
     right = test.labels.numpy()
     best_of_n = float(right.reshape(-1, n)[range(len(right) // n), logits.reshape(-1, n).argmax(1)].mean())
-    return {"val_loss": row["val_loss"], "auroc": common.auroc(right > 0, logits), "accuracy": best_of_n}
+    return {"val_loss": row["val_loss"], "auroc": report.auroc(right > 0, logits), "accuracy": best_of_n}
 
 
 def time_searches(args):

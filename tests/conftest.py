@@ -235,7 +235,7 @@ def make_run(
     common.write_json(path / "meta.json", {
         "model": model, "revision": None, "dataset": dataset, "seed": seed, "n": n, "n_layers": n_layers,
         "width": width, "vocab_size": 50, "git": None, "layers": ["penultimate", "final"],
-        "rules": common.rules_stamp(),
+        "rules": common.RULES_STAMP,
     })  # fmt: skip
     asked = {f"p{i}": {"kind": kind, "prompt": f"What is {i}?", "answer": str(i)} for i in range(problems)}
     common.write_jsonl(path / "problems.jsonl", ({"id": id} | row for id, row in asked.items()))

@@ -672,7 +672,8 @@ def test_demo_results_are_left_out_of_a_page_of_the_papers_sets(paper_runs, run_
     add_scores(demo, "scatr.both_c@32-1", cost={"examples": 77})
     run_here("05_baselines.py", demo, "--out", demo, "--sets", "code_a", *"defg", "both_c")
     said = run_here("05_baselines.py", "paper", report_of_paper, demo / "results.json", "--out", tmp_path)
-    assert "warning: left out, as on other problems than the paper's: model" in said.stderr
+    warning = f"warning: {demo / 'results.json'} is left out, as it is of other problems than the paper's"
+    assert warning in said.stderr.splitlines()
     assert (tmp_path / "paper.md").read_text().startswith("# The paper's tables\n")
     assert "code_a" not in (tmp_path / "paper.md").read_text().split("This page was made by")[0]
     run_here("05_baselines.py", "paper", demo / "results.json")

@@ -57,7 +57,7 @@ def linear_scorer(vector, width=96, n_layers=8, features=False):
     checkpoint["pos_weight"] = 2.0
     if features:
         checkpoint["feature_scale"] = [torch.zeros(29), torch.full((29,), 10.0)]
-        checkpoint["rules"] = common.rules_stamp()
+        checkpoint["rules"] = common.RULES_STAMP
     return common.Scorer(checkpoint)
 
 

@@ -19,6 +19,7 @@ from conftest import CREDITS, dies, edit_hidden, edit_jsonl, make_run, read_vect
 import common
 
 trainer = importlib.import_module("03_train_scorer")
+report = importlib.import_module("05_baselines")
 MLP = {"number": 0, "hidden": [16, 8], "lr": 1e-3, "dropout": 0.0, "input_dropout": 0.0, "batch_size": 16,
        "weight_decay": 1e-3, "batch_norm": False}  # fmt: skip
 
@@ -69,7 +70,7 @@ def train_run(run, *options, out=None):
 def auroc_of(scorer, run):
     keys, logits = common.score_run(scorer, run)
     right = np.array([row["label"] for row in common.read_labels(run, keys)]) > 0
-    return common.auroc(right, logits.numpy())
+    return report.auroc(right, logits.numpy())
 
 
 def spoil(run, row, value):
@@ -287,6 +288,7 @@ def test_a_new_statistic_is_read_by_scorers_that_are_trained_anew_and_the_others
     scorer = common.load_scorer(run / "scatr+.a@32-32.pt")
     monkeypatch.setitem(common.STATISTICS, "top", lambda s: s.p[:, 0])
     monkeypatch.setattr(common, "RULES", common.RULES + tuple(f"top/{way}" for way in common.AGGREGATIONS))
+    monkeypatch.setattr(common, "RULES_STAMP", "with top")
     error = dies(capsys, common.score_run, scorer, run, "old.pt")
     assert "old.pt: made for other token statistics than there are now; train it again" in error
     call(*arguments)
