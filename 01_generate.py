@@ -73,7 +73,7 @@ STOP = 0.9
 
 def parse_args(argv):
     as_written = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=as_written)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=as_written, allow_abbrev=False)
     add = parser.add_argument
     default = " (default: as the model's authors set it)"
     add("model", help="a folder or a Hub id")
@@ -82,6 +82,8 @@ def parse_args(argv):
     add("--seed", type=int, default=SEED, help="seed of the sampling noise (default: %(default)s)")
     add("--out", default="runs", help="folder for the run folders (default: %(default)s)")
     add("--limit", type=int, help="take only the first so many problems")
+    add("--skip-long", action="store_true", help="leave out problems whose prompts fill the context")
+    add("--plan", action="store_true", help="say what would be sampled, and what is wrong; sample nothing")
     guess = "code with tests, math with an answer, else text"
     add("--kind", choices=common.KINDS, help=f"of the problems without a kind (default: {guess})")
     length = "most tokens of a rollout (default: %(default)s); 0: all that the context allows"
@@ -121,20 +123,20 @@ def parse_args(argv):
         die("--extra: give last10, special or last10,special")
     if (args.requests or args.responses) and (args.scorer or len(args.datasets) > 1):
         die("--requests and --responses: one data set, no --scorer")
-    if args.stop and not args.scorer:
+    if args.stop is not None and not args.scorer:
         die("--stop needs --scorer")
     if by_vllm and importlib.util.find_spec("vllm") is None:
         die(f"--engine vllm: this Python has no vllm; {sys.executable} -m pip install vllm (docs.vllm.ai)")
     if by_vllm and (args.scorer or args.extra or args.slots or args.device):
         die("--engine vllm does without --scorer, --extra, --slots and --device; see --engine-args")
-    if args.scorer:
-        args.stop = args.stop or STOP
+    if args.scorer and args.stop is None:
+        args.stop = STOP
     return args
 
 
 def check_ranges(settings):
     """Refuse numbers that make no sense, such as a top_p of 95, or -1, which other engines take for all."""
-    from_1 = ("n", "limit", "repetition_penalty")
+    from_1 = ("n", "limit", "slots", "repetition_penalty")
     for name in (*from_1, "max_new_tokens", "temperature", "top_k", "top_p", "stop"):
         number = getattr(settings, name, None)
         lowest = 1 if name in from_1 else 0
@@ -1097,24 +1099,31 @@ def settings_of(args, model, tokenizer):
     return Settings(tokenizer, config, sampling, args.n, args.seed, args.max_new_tokens)
 
 
-def rollout_jobs(settings, problems, source=""):
-    """{problem's id: a job for each of its rollouts}; source: the problems' file, for a refusal.
+def rollout_jobs(settings, problems, source="problems", skip_long=False):
+    """{problem's id: a job for each of its rollouts}; source: where the problems are from, for messages.
 
     A job is {"id": the problem's, "sample", "prompt": token ids, "limit": the most tokens that the rollout
     may have, "key": of its noise}, and has "tokens" where these are only to be read.
     """
     jobs = {}
+    too_long = []
     context = context_of(settings.config)
     for i, problem in enumerate(problems):
+        name = problem["id"]
         prompt = list(common.encode_prompt(settings.tokenizer, problem))
         if not 0 < len(prompt) < context:
-            why = f"a prompt of {len(prompt)} tokens leaves no room for an answer in a context of {context}"
-            die(f"{source}problem {i + 1}: {why}; leave this problem out")
+            too_long.append(f"number {i + 1} (id {name!r}, {len(prompt)} tokens)")
+            continue
         limit = min(settings.max_new_tokens or context, context - len(prompt))
-        name = problem["id"]
         shared = {"id": name, "prompt": prompt, "limit": limit}
         keys = [noise_key(settings.seed, name, sample) for sample in range(settings.n)]
         jobs[name] = [shared | {"sample": sample, "key": key} for sample, key in enumerate(keys)]
+    if too_long:
+        what = f"{len(too_long)} prompts leave no room for an answer in a context of {context}: "
+        what += ", ".join(too_long[:9]) + ", ..." * (len(too_long) > 9)
+        if not skip_long or not jobs:
+            die(f"{source}: {what}; leave these problems out, or say --skip-long")
+        say(f"{source}: {what}; left out")
     return jobs
 
 
@@ -1215,14 +1224,14 @@ def response_of(tokenizer, rollout):
 # ---- A serving engine: requests in the OpenAI batch format, and its answers
 
 
-def write_requests(args, problems, settings):
+def write_requests(run, settings):
     """A request a rollout; its custom_id: the problem's id, #, the sample, - and a stamp of what is asked."""
+    args = run.args
     if settings.tokenizer.chat_template is None:
         die("this model has no chat template, and requests are chats; sample it here, or by --engine vllm")
     sampling = settings.sampling
     rows = []
-    every = rollout_jobs(settings, problems, source=f"{args.datasets[0]}, ")
-    for problem, jobs in zip(problems, every.values()):
+    for problem, jobs in zip(run.problems, run.jobs.values()):
         shared = {"model": args.model, "temperature": sampling["temperature"], "top_p": sampling["top_p"]}
         shared["messages"] = common.encode_chat(settings.tokenizer, problem)[1]
         if "reasoning_effort" in settings.tokenizer.get_chat_template():
@@ -1293,6 +1302,8 @@ def read_row(row, place):
     if isinstance(response, str):
         choice = {"message": {"content": response}, "finish_reason": row.get("finish")}
         return str(row["id"]), place, [choice | {"token_ids": row.get("tokens")}]
+    if "custom_id" not in row:
+        raise KeyError("'response', a text, or 'custom_id', of a request")
     name, _, request = row["custom_id"].rpartition("#")
     number, _, stamp = request.partition("-")
     if not number.isdecimal():
@@ -1768,7 +1779,7 @@ def sample(
     if not rows:
         return []
     rows = [{"prompt": row} if isinstance(row, str) else row for row in rows]
-    rows = [common.normalise_problem(row, f"problem {i + 1}", i) for i, row in enumerate(rows)]
+    rows = [common.normalise_problem(row, f"problem {i}", i) for i, row in enumerate(rows, 1)]
     path = "the scorer"
     if isinstance(scorer, (str, Path)):
         path = scorer
@@ -1831,9 +1842,11 @@ def main(argv=None):
     args = parse_args(argv)
     if Path(args.model).is_dir():
         args.model = str(Path(args.model).resolve())  # one name from wherever it is called
-    elif args.model.startswith(("/", ".", "~")):
-        die(f"{args.model}: there is no such folder")
     args.model_stamp = common.model_stamp(args.model, args.revision)
+    if args.model_stamp is None and not Path(args.model).is_dir():
+        is_beside_others = "/" in args.model and Path(args.model).parent.is_dir()  # and no id of the Hub
+        if args.model.startswith(("/", ".", "~")) or is_beside_others:
+            die(f"{args.model}: there is no such folder")
     args.tokenizer_stamp = common.tokenizer_stamp(args.model, args.revision)
     for path in (args.scorer, args.responses):
         if path and not Path(path).is_file():
@@ -1845,10 +1858,12 @@ def main(argv=None):
     unfinished = [run for run in runs if not is_whole(run)]
     if unfinished or args.requests:
         settings = settings_of(args, *common.load_tokenizer(args.model, args.revision))
+    for run in runs if args.requests else unfinished:
+        plan(run, settings)
     if args.requests:
-        return write_requests(args, runs[0].problems, settings)
-    for run in unfinished:
-        check_plan(run, settings)
+        write_requests(runs[0], settings)
+    if args.requests or args.plan:
+        return
     with ExitStack() as places:
         for folder in sorted(run.folder for run in unfinished):
             places.enter_context(place_of(folder))
@@ -1863,10 +1878,13 @@ def main(argv=None):
                 print(run.folder)
 
 
-def check_plan(run, settings):
+def plan(run, settings):
     """Say what can be wrong before the weights load; then what is about to be made."""
     args = run.args
-    run.jobs = rollout_jobs(settings, run.problems, source=f"{run.dataset}, ")
+    run.jobs = rollout_jobs(settings, run.problems, run.dataset, args.skip_long)
+    run.problems = [problem for problem in run.problems if problem["id"] in run.jobs]
+    if args.requests:
+        return
     refuse_other_run(run, settings.sampling)
     layers = run.layers(settings.config.num_hidden_layers)
     if args.engine == "ours":

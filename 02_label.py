@@ -62,7 +62,7 @@ def main():
 
 def parse_args(words=None):
     raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw, allow_abbrev=False)
     add = parser.add_argument
     add("targets", nargs="+", metavar="RUN", help="run folders; with --self-check data set names or files")
     add("--self-check", action="store_true", help="judge the data set's own reference solutions and stubs")

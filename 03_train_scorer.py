@@ -745,7 +745,7 @@ def main(argv=None):
 
 def parse_args(argv=None):
     form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form, allow_abbrev=False)
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="labelled run folders; several are one mixed calibration set")
     add("--separate", action="store_true", help="one scorer for each RUN, written into its folder")

@@ -218,7 +218,7 @@ def how_many_are_right(answers):
 
 def parse_args(words=None):
     form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form, allow_abbrev=False)
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="run folders of 01_generate.py")
     add("--scorer", nargs="+", required=True, metavar="PT", help="scorers of 03_train_scorer.py")

@@ -1448,8 +1448,8 @@ def main():
 def parse_args(words: list[str]) -> tuple[str, argparse.Namespace]:
     """(command, its arguments). The first word names the command; otherwise it is `report`."""
     command = words[0] if words and words[0] in COMMANDS else "report"
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(f"05_baselines.py {command}", description=__doc__, formatter_class=raw)
+    form = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
+    parser = argparse.ArgumentParser(f"05_baselines.py {command}", description=__doc__, **form)
     add = parser.add_argument
     if command in ("report", "prm", "route"):
         add("runs", nargs="+", metavar="RUN", help="run folders, labelled for the report")

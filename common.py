@@ -628,7 +628,7 @@ OTHER_NAMES = {  # of data sets, for fields of ours
 
 def given_fields(row: dict) -> dict:
     """The fields of a problem that are not empty, by our names."""
-    given = {name: value for name, value in row.items() if value not in (None, "", [], {})}
+    given = {name: value for name, value in row.items() if not is_empty(value)}
     for other, name in OTHER_NAMES.items():
         if other in given and name not in given:
             given[name] = given.pop(other)
@@ -636,6 +636,13 @@ def given_fields(row: dict) -> dict:
         given["prelude"] = given["prompt"]
         given["solution"] = f"{given['prompt']}{given.pop('canonical_solution')}"
     return given
+
+
+def is_empty(value):
+    """Whether a field is as good as absent, as an empty cell of an exported table."""
+    if isinstance(value, list):
+        return all(map(is_empty, value))
+    return value is None or value == {} or (isinstance(value, str) and not value.strip())
 
 
 def take(names, row):
@@ -714,7 +721,7 @@ def check_problems(rows, dataset, kind=None):
     Problems without kind, answer and tests take the kind of those that can be checked, if these have one. So
     a problem stays what it is when its answer is corrected or taken out.
     """
-    problems = [normalise_problem(row, f"{dataset}, problem {n + 1}", n, kind) for n, row in enumerate(rows)]
+    problems = [normalise_problem(row, f"{dataset}, problem {n}", n, kind) for n, row in enumerate(rows, 1)]
     if not problems:
         die(f"{dataset}: there are no problems in it")
     kinds = {problem["kind"] for problem in problems if "answer" in problem or "tests" in problem}
@@ -724,7 +731,8 @@ def check_problems(rows, dataset, kind=None):
     for number, (problem, row) in enumerate(zip(problems, rows), 1):
         first = numbers.setdefault(problem["id"], number)
         if first != number:
-            die(f"{dataset}: problems {first} and {number} both have the id {problem['id']!r}")
+            own = "one without an id has its number" if "id" not in row else "give each its own"
+            die(f"{dataset}: problems {first} and {number} both have the id {problem['id']!r}; {own}")
         if problem["kind"] == "text" and not (kind or row.get("kind")):
             problem["kind"] = open_kind
             is_open += 1

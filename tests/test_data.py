@@ -231,14 +231,14 @@ def test_answers_that_end_a_download(status, page, says, hub, capsys):
 
 CHAT = [{"role": "system", "content": "s"}, {"role": "user", "content": "1+1"}]
 OWN = [  # a problem; its kind and id
-    ({"prompt": "What is 1 + 1?", "answer": 2}, "math", "0"),
-    ({"prompt": "Write f.", "tests": "assert f(1) == 1", "prelude": "\n"}, "code", "1"),
+    ({"prompt": "What is 1 + 1?", "answer": 2}, "math", "1"),
+    ({"prompt": "Write f.", "tests": "assert f(1) == 1", "prelude": "\n"}, "code", "2"),
     ({"prompt": "Echo.", "tests": {"inputs": ["a"], "outputs": ["a"]}, "id": "e"}, "code", "e"),
-    ({"prompt": "Write g.", "tests": ["assert g() == 1", "assert g(2) == 2"]}, "code", "3"),
-    ({"prompt": "Tell a joke.", "kind": None, "answer": None, "solution": None}, "text", "4"),
-    ({"prompt": "2 + 2?", "answer": "4", "tests": [], "entry_point": "", "id": ""}, "math", "5"),
-    ({"messages": CHAT}, "text", "6"),
-    ({"prompt": "Half of 1?", "answer": ["1/2", 0.5]}, "math", "7"),
+    ({"prompt": "Write g.", "tests": ["assert g() == 1", "assert g(2) == 2"]}, "code", "4"),
+    ({"prompt": "Tell a joke.", "kind": None, "answer": " ", "tests": [""], "solution": None}, "text", "5"),
+    ({"prompt": "2 + 2?", "answer": "4", "tests": [], "entry_point": "", "id": ""}, "math", "6"),
+    ({"messages": CHAT}, "text", "7"),
+    ({"prompt": "Half of 1?", "answer": ["1/2", 0.5]}, "math", "8"),
 ]  # fmt: skip
 
 
@@ -264,7 +264,9 @@ MISTAKES = {  # what the error says -> the file
     "problem 1: 'answer' must be": '{"prompt": "x", "answer": {"a": 1}}',
     "own, problem 1: 'answer' must be a": '{"prompt": "x", "answer": [1, [2]]}',
     "'messages' must be a list": '{"messages": [{"role": "user", "content": null}]}',
-    "own: problems 1 and 3 both have the id '1'":
+    "own: problems 1 and 2 both have the id '2'; one without an id has its number":
+        '{"prompt": "x", "id": 2}\n{"prompt": "y"}',
+    "own: problems 1 and 3 both have the id '1'; give each its own":
         '{"prompt": "x", "id": 1}\n{"prompt": "x", "id": 7}\n{"prompt": "x", "id": "1"}',
     "problem 1: 'prompt' or 'messages' is missing; it has only query": '{"query": "x"}',
     "problem 1: the field 'prompt' must be text": '{"prompt": ["x"]}',

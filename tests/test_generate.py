@@ -485,11 +485,19 @@ def test_several_data_sets_in_one_call_and_what_is_said_of_them(folder, first, w
         assert f"{run}: {cut} of {rollouts} rollouts were cut, at --max-new-tokens 30 or" in first.stderr
 
 
-def test_a_prompt_without_room_for_an_answer_is_one_line_before_anything_is_made(folder, tmp_path):
-    common.write_jsonl(tmp_path / "p.jsonl", [{"id": str(size), "prompt": "a" * size} for size in (511, 512)])
-    error = refused(folder / "model", tmp_path / "p.jsonl", "--out", tmp_path)
-    words = f"{tmp_path / 'p.jsonl'}, problem 2: a prompt of 512 tokens leaves no room"
-    assert error.startswith(words) and not run_of(tmp_path).exists()
+def test_a_prompt_without_room_for_an_answer_is_said_before_anything_is_made(folder, tmp_path, capsys):
+    """All of them are named, and may be left out."""
+    sizes = 511, 512, 9, 700
+    common.write_jsonl(tmp_path / "p.jsonl", [{"id": f"of {size}", "prompt": "a" * size} for size in sizes])
+    command = folder / "model", tmp_path / "p.jsonl", "-n", 1, "--max-new-tokens", 2, "--out", tmp_path
+    words = f"{tmp_path / 'p.jsonl'}: 2 prompts leave no room for an answer in a context of 512: "
+    words += "number 2 (id 'of 512', 512 tokens), number 4 (id 'of 700', 700 tokens)"
+    assert refused(*command).startswith(words) and not run_of(tmp_path).exists()
+    run_program(*command, "--skip-long", "--plan")
+    assert f"{words}; left out" in capsys.readouterr().err and not run_of(tmp_path).exists()
+    run_program(*command, "--skip-long")
+    assert [row["id"] for row in common.read_rollouts(run_of(tmp_path))] == ["of 511", "of 9"]
+    common.check_same_problems(run_of(tmp_path), common.read_rollouts(run_of(tmp_path)))
 
 
 def test_a_rollout_may_fill_the_context(folder, tmp_path, capsys):
@@ -519,6 +527,9 @@ def test_vectors_are_in_the_type_of_the_model(folder, tmp_path):
 
 @pytest.mark.parametrize("command, words", [
     ("nothing-here p.jsonl", "is not a folder"),
+    ("other/modle p.jsonl", "other/modle: there is no such folder"),
+    ("model p.jsonl --slots 0", "slots 0: give a number from 1"),
+    ("model p.jsonl --temp 1", "unrecognized arguments: --temp"),
     ("model p.jsonl nonsense", "known names are humaneval"),
     ("model p.jsonl other/p.jsonl", "two of these have one name"),
     ("model p.jsonl --layers 9", "penultimate"),
@@ -533,6 +544,7 @@ def test_what_makes_no_sense_is_one_line_and_makes_no_run(folder, tmp_path, comm
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # without a network it tries for long
     (folder / "other").mkdir(exist_ok=True)
     shutil.copy(folder / "p.jsonl", folder / "other")
+    monkeypatch.chdir(folder)
     command = [folder / word if (folder / word).exists() else word for word in command.split()]
     assert words in refused(*command, "--out", tmp_path) and not any(tmp_path.iterdir())
 
