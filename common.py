@@ -6,6 +6,7 @@ prompts, models, scorers, selection, tables.
 
 from __future__ import annotations  # they name torch, which is imported when it is first used
 
+import fcntl
 import hashlib
 import importlib
 import json
@@ -16,6 +17,7 @@ import random
 import re
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -1089,13 +1091,30 @@ def load_model(name: str, device: str | None = None, dtype: str = "auto", revisi
     options = {"dtype": pick_dtype(dtype, chosen), "revision": revision}
     if quantization.get("quant_method") == "mxfp4":  # gpt-oss; its kernels would need one more package
         options["quantization_config"] = Mxfp4Config(dequantize=True)
-    with loading(name):
+    with loading(name), turn_to_load(name, chosen):
         model = AutoModelForCausalLM.from_pretrained(name, **options)
-    if device is None and chosen != "cpu" and is_tiny(model):
-        chosen = "cpu"
-        model = model.float() if dtype == "auto" else model
+        if device is None and chosen != "cpu" and is_tiny(model):
+            print(f"{name}: so small a model stays on the CPU; --device cuda moves it", file=sys.stderr)
+            chosen = "cpu"
+            model = model.float() if dtype == "auto" else model
+        model.to(chosen)
+    if chosen.startswith("cuda"):
+        torch.cuda.set_device(chosen)  # AdamW asks the current GPU for a stream, and so makes a context on it
     model.model_stamp = model_stamp(name, revision)
-    return model.to(chosen).eval(), tokenizer
+    return model.eval(), tokenizer
+
+
+@contextmanager
+def turn_to_load(name, device):
+    """Of a machine's processes one at a time has the model in the host's memory, on its way to a GPU.
+
+    Weights that are used as they are stored take none, as their file is mapped; joined experts and weights
+    that were quantised do.
+    """
+    with open(Path(tempfile.gettempdir(), f"loading-{stamp(name, os.getuid())}"), "w") as file:
+        if device != "cpu":
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def use_attention(model, name: str, function: Callable):
