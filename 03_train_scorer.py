@@ -324,16 +324,15 @@ def train(task: Task, config: dict) -> tuple[dict, dict]:
     usual_precision = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")  # bfloat16 on a CPU that has it, TF32 on CUDA
     recipe = task.recipe
-    device = task.x.device
     seed = recipe.seed * 1_000_003 + config["number"]
     torch.manual_seed(seed)  # of the first weights and of dropout; the order of rows has its own generator
     orders = torch.Generator().manual_seed(seed)
     features = task.x.shape[-1] - task.rollouts.x.shape[-1]
-    model = common.build_scorer(recipe.design, config, tuple(task.x.shape[1:]), features).to(device)
+    model = common.build_scorer(recipe.design, config, tuple(task.x.shape[1:]), features).to(task.x.device)
     decay = config["weight_decay"]
     optimiser = torch.optim.Adam(model.parameters(), config["lr"], weight_decay=decay, fused=True)
     scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimiser, factor=0.5, patience=PLATEAU)
-    loss_of = torch.nn.BCEWithLogitsLoss(pos_weight=torch.tensor(task.pos_weight, device=device))
+    loss_of = torch.nn.BCEWithLogitsLoss(pos_weight=task.y.new_tensor(task.pos_weight))
     trial = {**config, "losses": [], "val_loss": math.inf, "best_epoch": 0}
     weights = {}
     for epoch in range(1, EPOCHS + 1):
@@ -469,9 +468,8 @@ def shares_right(rollouts, logits):
 
 
 def measure_costs(checkpoint, trained_on):
-    """What the search took, and what scoring one rollout takes where 05 runs its verifiers."""
-    device = common.pick_device()
-    scorer = common.Scorer(checkpoint, device)
+    """What the search took, and what scoring one rollout takes where 04 does it, on the CPU."""
+    scorer = common.Scorer(checkpoint)
     modules = [part.module for part in scorer.parts or [scorer]]
     x, features = torch.ones(1, *scorer.shape), torch.ones(1, len(common.RULES) + 1)
     times = timeit.repeat(lambda: scorer(x, features).tolist(), number=1, repeat=60)[10:]
@@ -484,7 +482,7 @@ def measure_costs(checkpoint, trained_on):
         "examples": checkpoint["n_rollouts"],
         "train_device": trained_on,
         "ms_per_rollout": 1e3 * float(np.median(times)),
-        "device": common.device_name(device),
+        "device": common.device_name("cpu"),
     }
 
 
@@ -732,6 +730,8 @@ def calibration_name(runs):
 
 def main(argv=None):
     args = parse_args(argv)
+    if args.device == "cpu":  # each step of Adam would ask CUDA for a stream: a context or an error in a fork
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
     args.device = common.pick_device(args.device)
     args.workers = args.workers or (len(os.sched_getaffinity(0)) if args.device == "cpu" else 1)
     common.check_same_model({run: common.read_meta(run) for run in args.runs})

@@ -1111,9 +1111,11 @@ def turn_to_load(name, device):
     Weights that are used as they are stored take none, as their file is mapped; joined experts and weights
     that were quantised do.
     """
+    if device == "cpu":
+        yield
+        return
     with open(Path(tempfile.gettempdir(), f"loading-{stamp(name, os.getuid())}"), "w") as file:
-        if device != "cpu":
-            fcntl.flock(file, fcntl.LOCK_EX)
+        fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
@@ -1232,23 +1234,23 @@ class Scorer:
     A scorer whose `takes_features` is true (SCaTR+) also needs features [R, 29], whose rows are what
     rollout_features(conf, n_tokens) gives; other scorers ignore them. `checkpoint` is the file's content.
     An ensemble mixes its parts, one for each layer. `log_weight` is for probability(), which says why.
+    It works on the CPU, wherever the vectors are.
     """
 
-    def __init__(self, checkpoint: dict, device: str = "cpu"):
+    def __init__(self, checkpoint: dict):
         self.checkpoint = checkpoint
-        self.device = device
         self.model = checkpoint["model"]
         self.vector = checkpoint["vector"]
         self.shape = tuple(checkpoint["shape"])
         self.log_weight = math.log(checkpoint["pos_weight"])
         self.takes_features = checkpoint.get("feature_scale") is not None
-        self.parts = [Scorer(part, device) for part in checkpoint.get("parts", [])]
+        self.parts = [Scorer(part) for part in checkpoint.get("parts", [])]
         features = len(checkpoint["feature_scale"][0]) if self.takes_features else 0
         if not self.parts:
             shape = (*self.shape[:-1], self.shape[-1] + features)
             self.module = build_scorer(checkpoint["design"], checkpoint["config"], shape, features)
             self.module.load_state_dict(checkpoint["state"])
-            self.module.eval().to(device)
+            self.module.eval()
 
     def __call__(self, hidden: torch.Tensor, features: torch.Tensor | None = None) -> torch.Tensor:
         if self.takes_features and features is None:
@@ -1256,8 +1258,8 @@ class Scorer:
         with torch.inference_mode():
             if self.parts:
                 logits = torch.stack([part(hidden[:, i]) for i, part in enumerate(self.parts)], 1)
-                return mixture(logits, self.checkpoint["weights"].to(self.device))
-            x = standardise(hidden.to(self.device).float(), self.checkpoint["scale"])  # bfloat16 would round
+                return mixture(logits, self.checkpoint["weights"])
+            x = standardise(hidden.cpu().float(), self.checkpoint["scale"])  # bfloat16 would round
             if self.takes_features:
                 x = with_features(x, torch.as_tensor(features), self.checkpoint["feature_scale"])
             return self.module(x)
@@ -1284,7 +1286,7 @@ def standardise(x: torch.Tensor, scale: list | None) -> torch.Tensor:
     """(x - mean) / deviation per dimension; absent positions (all zero) stay zero. No scale: x as it is."""
     if scale is None:
         return x
-    mean, deviation = (part.to(x.device) for part in scale)
+    mean, deviation = scale
     scaled = (x - mean) / deviation
     if x.ndim == 2:
         return scaled
@@ -1296,11 +1298,11 @@ def with_features(x: torch.Tensor, features: torch.Tensor, scale: list) -> torch
     return torch.cat([x, standardise(features, scale).nan_to_num(0.0).to(x)], 1)
 
 
-def load_scorer(path: str | Path, device: str = "cpu") -> Scorer:
+def load_scorer(path: str | Path) -> Scorer:
     checkpoint = load_pt(path)
     if not isinstance(checkpoint, dict) or not {"state", "pos_weight"} <= checkpoint.keys():
         die(f"{path}: not a scorer, or one of an older version; 03_train_scorer.py makes one")
-    return Scorer(checkpoint, device)
+    return Scorer(checkpoint)
 
 
 def check_scorer_fits(scorer: Scorer, meta: dict, path: str | Path):

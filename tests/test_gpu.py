@@ -1,25 +1,22 @@
-"""The code for CUDA, in three parts; tests/README.md names the command of each.
+"""The code for CUDA; tests/README.md names the commands.
 
-With a GPU: the real thing. Without one, where Triton is installed: the kernel, by Triton's interpreter. With
-a build of torch for CUDA but no GPU: a rehearsal on tensors that say they are on `cuda` and hold no numbers,
-which finds what mixes devices or types.
+With a GPU: the real thing. Without one, where Triton is installed: the kernel, by Triton's interpreter.
+Everywhere: what must leave a GPU alone.
 """
 
 import importlib
 import importlib.util
+import json
 import os
+import threading
 from collections import deque
-from contextlib import contextmanager
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from bench_train import draw_rollouts, make_world
-from conftest import TINY, read_jobs, with_flat_vectors
-from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
-from torch.overrides import TorchFunctionMode
+from conftest import ROOT, TINY, python, read_jobs, with_flat_vectors
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 import common
@@ -28,9 +25,6 @@ SCRIPTS = "01_generate", "03_train_scorer", "05_baselines"
 generate, trainer, verifiers = map(importlib.import_module, SCRIPTS)
 HAS_GPU = torch.cuda.is_available()
 on_gpu = pytest.mark.skipif(not HAS_GPU, reason="it takes a GPU, and SCATR_GPU=1: see tests/README.md")
-rehearse = pytest.mark.skipif(
-    torch.version.cuda is None or HAS_GPU, reason="it takes a torch for CUDA, and no GPU: see tests/README.md"
-)
 with_triton = pytest.mark.skipif(
     not (HAS_GPU or os.environ.get("TRITON_INTERPRET") and importlib.util.find_spec("triton")),
     reason="it takes a GPU, or Triton and TRITON_INTERPRET=1: see tests/README.md",
@@ -45,69 +39,6 @@ FAMILIES = {
 PLAIN = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0, "stop_ids": [2]}
 
 
-def real(function, *args, **options):
-    """Numbers for the host, which looks at them."""
-    with unset_fake_temporarily():
-        return function(*args, **options)
-
-
-class WithoutNumbers(TorchFunctionMode):
-    """Where the host looks at a number, or sends some, there is one; everything else is torch's own."""
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        looks = {
-            torch.Tensor.cpu: lambda x: real(torch.zeros, x.shape, dtype=x.dtype),
-            torch.Tensor.tolist: lambda x: real(torch.zeros, x.shape, dtype=x.dtype).tolist(),
-            torch.Tensor.numpy: lambda x: real(x.numpy),
-            torch.Tensor.item: number_of,
-            torch.Tensor.__int__: lambda x: 0,
-            torch.Tensor.__bool__: lambda x: False,
-            torch.Tensor.backward: give_gradients,
-        }
-        if function in looks:
-            return looks[function](*args, **kwargs)
-        if function in (torch.tensor, torch.as_tensor) and kwargs.get("device") is not None:
-            like = real(function, *args, **kwargs | {"device": "cpu"})
-            return torch.empty(like.shape, dtype=like.dtype, device=kwargs["device"])
-        if function is torch.Tensor.new_tensor:
-            return torch.empty(np.shape(args[1]), dtype=torch.int64, device=args[0].device)
-        return function(*args, **kwargs)
-
-
-def number_of(x):
-    """0 on the device, where it is the size of an error; 1 on the host: a count of steps, or a token."""
-    number = 0.0 if x.is_cuda else 1.0
-    return number if x.is_floating_point() else int(number)
-
-
-def give_gradients(loss, **_):
-    """Of all that the loss depends on: autograd's own threads ask for a driver."""
-    nodes, seen = [loss.grad_fn], set()
-    while nodes:
-        node = nodes.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if hasattr(node, "variable"):
-            node.variable.grad = torch.empty_like(node.variable)
-        nodes += [next for next, _ in node.next_functions]
-
-
-@contextmanager
-def rehearsal():
-    with pytest.MonkeyPatch.context() as patch, FakeTensorMode(allow_non_fake_inputs=True), WithoutNumbers():
-        patch.setattr(torch.cuda, "get_device_capability", lambda *_: (9, 0))  # an H100's, which experts ask
-        yield
-
-
-@pytest.fixture
-def rehearsed(monkeypatch):
-    monkeypatch.setattr(common, "device_name", str)  # the driver would know it
-    with rehearsal():
-        yield
-
-
 def make_model(family):
     config = CONFIG_MAPPING[family](**TINY | {"num_hidden_layers": 2} | FAMILIES[family])
     torch.manual_seed(0)  # with one seed of twelve gpt-oss came near the bound below: .027, on a CPU
@@ -117,69 +48,96 @@ def make_model(family):
     return model
 
 
-def make_jobs(**more):
+def make_jobs():
     """Prompts without and with a whole page, two rollouts each."""
     return [
-        {"id": i, "sample": sample, "prompt": [5] * size, "limit": 6, "key": sample, **more}
+        {"id": i, "sample": sample, "prompt": [5] * size, "limit": 6, "key": sample}
         for i, size in enumerate((1, 20, 300))
         for sample in range(2)
     ]
 
 
-# ---- A rehearsal
+# ---- Beside a GPU
+
+BESIDE_A_GPU = """\
+import importlib, json, os, sys
+from types import SimpleNamespace
+import torch
+
+notes, steps = sys.argv[1:]
+
+def note(what):  # in this process or in a fork
+    with open(notes, "a") as file:
+        print(step[0], what, file=file)
+
+def is_available():
+    is_seen = os.environ.get("CUDA_VISIBLE_DEVICES") != ""
+    if is_seen:
+        note("asks for a GPU")
+    return is_seen
+
+def current_accelerator(check_available=False):
+    return torch.device("cuda") if is_available() else None
+
+def current_stream(device=None):
+    note("makes a context")
+    return SimpleNamespace(is_capturing=bool)
+
+torch.cuda.is_available = is_available
+torch.cuda.device_count = lambda: 1
+torch.accelerator.current_accelerator = current_accelerator
+torch.accelerator.current_stream = current_stream
+for step in json.loads(steps):
+    os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+    sys.argv = step
+    importlib.import_module(step[0]).main()
+"""
 
 
-@rehearse
-@pytest.mark.parametrize("family", FAMILIES)
-def test_reading(family, rehearsed):
-    jobs = make_jobs(tokens=[7, 8, 9, 2])
-    found = read_jobs(make_model(family), jobs, [1, 2], [2], ["last10"])
-    assert len(found) == 6 and all(row["hidden"].shape == (4, 32) for row in found)
+def test_the_demos_five_steps_leave_a_gpu_alone(tmp_path):
+    """By torch's rules in place of a driver's: where there is a GPU, each step of Adam asks for its stream, also
+    on a CPU. That makes a context, or is an error in a fork of a process that has asked if there is a GPU."""
+    demo = ROOT / "demo"
+    runs = [str(tmp_path / "model" / name / "32") for name in ("math_a", "math_b")]
+    scorers = [f"{runs[0]}/{design}.math_a@32-32.pt" for design in ("scatr", "logistic")]
+    sizes = ["-n", 4, "--limit", 6, "--max-new-tokens", 40, "--out", tmp_path]
+    steps = [
+        ["01_generate", demo / "model", demo / "math_a.jsonl", demo / "math_b.jsonl", *sizes],
+        ["02_label", *runs],
+        ["03_train_scorer", runs[0], "--separate", "--configs", 2, "--workers", 2,
+         "--design", "scatr", "logistic"],
+        ["04_select", *runs, "--scorer", *scorers],
+        ["05_baselines", runs[1]],
+    ]  # fmt: skip
+    notes = tmp_path / "notes"
+    done = python(BESIDE_A_GPU, notes, json.dumps([[*map(str, step)] for step in steps]))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert set(notes.read_text().splitlines()) == {"01_generate asks for a GPU"}
+    assert done.stderr.count("so small a model stays on the CPU; --device cuda moves it") == 1
+    for scorer in scorers:
+        assert common.load_pt(scorer)["cost"]["device"].startswith("cpu, ")
+    assert common.read_meta(runs[0])["device"].startswith("cpu, ")
 
 
-@rehearse
-@pytest.mark.parametrize("family", FAMILIES)
-def test_lora_and_a_reward_head(family, rehearsed):
-    train_adapters_and_read_a_head(make_model(family))
+def test_processes_load_a_model_on_its_way_to_a_gpu_one_after_another(monkeypatch):
+    """Here on its way to `meta`, which is no CPU either."""
+    name = str(ROOT / "demo" / "model")
+    order = []
+    load = AutoModelForCausalLM.from_pretrained
 
+    def watched(*args, **options):
+        order.append("another")
+        return load(*args, **options)
 
-def encode(problem, response):
-    return [5] * 20
-
-
-def train_adapters_and_read_a_head(model):
-    """LoRA, and what the two kinds of reward models read."""
-    adapters = verifiers.add_adapters(model, 0)
-    before = [weight.detach().clone() for weight in adapters.values()]
-    settings = SimpleNamespace(epochs=1, lr=1e-4)
-    verifiers.train_adapters(SimpleNamespace(model=model, encode=encode), adapters, [3, 4], [("", "", 1)], settings, 0)
-    assert not HAS_GPU or not all(map(torch.equal, adapters.values(), before))
-    head = torch.nn.Linear(32, 1, device=model.device)
-    with torch.inference_mode():
-        difference = verifiers.next_logits(model, [5] * 20)[[3, 4]].diff()
-        assert not HAS_GPU or difference.isfinite().all()
-        head(verifiers.states_of(model, [5] * 20)[-1].float())
-
-
-@rehearse
-@pytest.mark.parametrize("config", [{}, {"batch_norm": True, "dropout": 0.3, "input_dropout": 0.1}])
-def test_training_a_scorer(config, monkeypatch):
-    build = common.build_scorer
-
-    def build_there(*args):  # fake weights cannot be moved
-        with torch.device("cuda"):
-            return build(*args)
-
-    monkeypatch.setattr(common, "build_scorer", build_there)
-    monkeypatch.setattr(torch.nn.Module, "to", lambda module, device: module)
-    monkeypatch.setattr(trainer, "EPOCHS", 1)
-    recipe = trainer.make_recipe(trainer.parse_args(["run"]), ["run"], seed=32)
-    task = trainer.make_task(draw_rollouts(make_world(12), problems=40, n=4, seed=0), recipe, "cpu")
-    with rehearsal():
-        parts = {name: getattr(task, name) for name in ("x", "y", "train", "valid")}
-        parts = {name: torch.empty(x.shape, dtype=x.dtype, device="cuda") for name, x in parts.items()}
-        trial, weights = trainer.train(replace(task, **parts), task.configs[0] | config)
-    assert trial["best_epoch"] == 1 and weights
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", watched)
+    other = threading.Thread(target=common.load_model, args=(name, "meta"))
+    with common.turn_to_load(name, "meta"):
+        other.start()
+        common.load_model(name, "cpu")
+        other.join(1)
+        order.append("one")
+    other.join()
+    assert order == ["another", "one", "another"], "the first of them is that of a CPU, which waits for none"
 
 
 # ---- The kernel, on a GPU or by Triton's interpreter
@@ -288,14 +246,29 @@ def test_after_a_capture_that_fails_all_goes_on(capsys):
     assert all(one["ids"].equal(other["ids"]) for one, other in zip(waiting, free, strict=True))
 
 
+def encode(problem, response):
+    return [5] * 20
+
+
 @on_gpu
 @pytest.mark.parametrize("family", FAMILIES)
-def test_lora_and_a_reward_head_on_a_gpu(family):
-    train_adapters_and_read_a_head(make_model(family))
+def test_lora_and_a_reward_head(family):
+    """LoRA learns, and what the two kinds of reward models read is there."""
+    model = make_model(family)
+    adapters = verifiers.add_adapters(model, 0)
+    before = [weight.detach().clone() for weight in adapters.values()]
+    settings = SimpleNamespace(epochs=1, lr=1e-4)
+    verifiers.train_adapters(SimpleNamespace(model=model, encode=encode), adapters, [3, 4], [("", "", 1)], settings, 0)
+    assert not all(map(torch.equal, adapters.values(), before))
+    head = torch.nn.Linear(32, 1, device=model.device)
+    with torch.inference_mode():
+        difference = verifiers.next_logits(model, [5] * 20)[[3, 4]].diff()
+        assert difference.isfinite().all()
+        head(verifiers.states_of(model, [5] * 20)[-1].float())
 
 
 @on_gpu
-def test_training_a_scorer_on_a_gpu(monkeypatch):
+def test_training_a_scorer(monkeypatch):
     monkeypatch.setattr(trainer, "EPOCHS", 1)
     recipe = trainer.make_recipe(trainer.parse_args(["run"]), ["run"], seed=32)
     task = trainer.make_task(draw_rollouts(make_world(12), problems=40, n=4, seed=0), recipe, "cuda")
