@@ -80,22 +80,18 @@ PY
 
 say() { echo "[$1/5] $2" >&2; }
 
-count_gpus() { # 1 if there is none, or if FLAGS_01 says what samples
-    if [[ ${FLAGS_01:-} = *--@(device|engine)* ]]; then echo 1; return; fi
-    "$PYTHON" -c 'import torch; print(max(1, torch.cuda.device_count()))'
-}
-
 generate() { # in as many processes as `processes` says, which share the problems
-    local rank pid pids=() command=("$PYTHON" "$here/01_generate.py" "${arguments_01[@]}" "$@")
-    if [ "$processes" -gt 1 ]; then
-        local -x WORLD_SIZE=$processes RANK=0
-    fi
+    local rank pid pids=() code=0 other=0 command=("$PYTHON" "$here/01_generate.py" "${arguments_01[@]}" "$@")
+    [ "$processes" = 1 ] || local -x WORLD_SIZE=$processes RANK=0
     for ((rank = 1; rank < processes; rank++)); do
         RANK=$rank "${command[@]}" >/dev/null 2>>"$log" &
         pids+=($!)
     done
-    run "${command[@]}" >/dev/null
-    for pid in "${pids[@]}"; do wait "$pid" || fail "a process of 01 ended too early; $log says why"; done
+    run "${command[@]}" >/dev/null || code=$?
+    for pid in "${pids[@]}"; do wait "$pid" || other=$?; done
+    [ $code = 0 ] || return $code
+    [ $other = 0 ] || echo "error: a process of 01 ended too early; $log says why" >&2
+    return $other
 }
 
 name_of() { basename "$1" | sed 's/\.json.*//'; } # of a data set's folder, as 01_generate.py names it
@@ -118,10 +114,30 @@ of_this_command() { # FILE...: print those scorers whose runs and seed are this 
 # ---- The paper's parts beyond calibrating and selecting in pairs
 
 part() { # NAME COMMAND...: if it is refused, say so and go on with the rest
-    "${@:2}" >>"$log" && return
-    local code=$?
-    [ $code = 2 ] || exit $code
-    echo "missing: $1 (the reason stands above)" >&2
+    "${@:2}" >>"$log" || say_missing $? "$1 (the reason stands above)"
+}
+
+say_missing() { # EXIT_CODE WHAT
+    [ $1 = 2 ] || exit $1
+    echo "missing: $2" >&2
+}
+
+begun=0 pid_on=() part_on=()
+part_on_a_gpu() { # NAME ARGUMENT...: begin a part of 05, on the next GPU, while those on the others go on
+    local gpu=$((begun++ % gpus)) errors=2 place=above
+    wait_for $gpu
+    [ $gpu = 0 ] || errors=9 place="in $log"
+    LOCAL_RANK=$gpu "$PYTHON" "$here/05_baselines.py" "${@:2}" >>"$log" 2>&$errors &
+    pid_on[gpu]=$! part_on[gpu]="$1 (the reason stands $place)"
+}
+
+wait_for() { # GPU...: until their parts have ended
+    local gpu
+    for gpu in "$@"; do
+        [ -n "${pid_on[gpu]:-}" ] || continue
+        wait ${pid_on[gpu]} || say_missing $? "${part_on[gpu]}"
+        pid_on[gpu]=
+    done
 }
 
 study() { # NAME SET...: train the scorers of one of 03's studies on the runs of these data sets
@@ -138,10 +154,10 @@ reuse() { # SET ROW...: rows of studies whose search is the one that made the sc
 }
 
 train_studies() {
-    local seed set name
-    for seed in "${run_seeds[@]}"; do # one pass over the tokens reads all layers and tokens of the studies
-        part "vectors for studies, seed $seed" step 01_generate.py "${arguments_01[@]}" "${sets[@]:0:2}" \
-            --seed "$seed" --layers .15,.3,.45,.6,.75,.9,penultimate,final --extra last10,special
+    local seed set name flags=(--layers .15,.3,.45,.6,.75,.9,penultimate,final --extra last10,special)
+    [[ ${FLAGS_01:-} != *--engine*vllm* ]] || flags=(--layers .15,.3,.45,.6,.75,.9,penultimate)
+    for seed in "${run_seeds[@]}"; do # one pass over the tokens reads all for the studies, or what vLLM can
+        part "vectors for studies, seed $seed" generate "${sets[@]:0:2}" --seed "$seed" "${flags[@]}"
     done
     mkdir -p "$studies"
     for set in "${pairs[@]}"; do reuse "$set" "mixed-$set" halves-other; done
@@ -173,18 +189,20 @@ score_by_lora() {
         [ "$set" != "$aime25" ] || epochs=6 # as in the authors' code
         for seed in "${run_seeds[@]}"; do
             mapfile -t runs < <(runs_of "${pairs[@]}" | grep "/$seed$" | grep -vxF "$base/$set/$seed")
-            part "LoRA on $set, run $seed" step 05_baselines.py lora "$base/$set/$seed" --eval "${runs[@]}" \
+            part_on_a_gpu "LoRA on $set, run $seed" lora "$base/$set/$seed" --eval "${runs[@]}" \
                 --seed $SEEDS --epochs $epochs ${lora_flags[@]}
         done
     done
 }
 
-score_by_reward_models() { # the first one reads all, others maths
-    local prm of=("${pairs[@]}" "$aime24")
+score_by_reward_models() { # the first one reads all, others maths; each GPU takes a share of the runs
+    local prm share of=("${pairs[@]}" "$aime24")
     [ -n "$PRMS" ] || echo "missing: reward models, as PRMS names none" >&2
     for prm in $PRMS; do
-        mapfile -t runs < <(runs_of "${of[@]}")
-        part "reward model $prm" step 05_baselines.py prm "${runs[@]}" --prm "$prm"
+        for ((share = 1; share <= gpus; share++)); do
+            mapfile -t runs < <(runs_of "${of[@]}" | sed -n "$share~${gpus}p")
+            [ ${#runs[@]} = 0 ] || part_on_a_gpu "reward model $prm" prm "${runs[@]}" --prm "$prm"
+        done
         of=($math500 $aime25 $aime24)
     done
 }
@@ -194,7 +212,7 @@ route() { # MATH_SET CODE_SET SET...: pick for the others by the scorers that le
     mapfile -t math < <(of_this_command "$base/$1"/*/scatr."$1"@*.pt)
     mapfile -t code < <(of_this_command "$base/$2"/*/scatr."$2"@*.pt)
     mapfile -t runs < <(runs_of "${@:3}")
-    part "routing on ${*:3}" step 05_baselines.py route "${runs[@]}" --math "${math[@]}" --code "${code[@]}"
+    part_on_a_gpu "routing on ${*:3}" route "${runs[@]}" --math "${math[@]}" --code "${code[@]}"
 }
 
 stop() { # EXIT_CODE: end all processes; a second Ctrl-C does not wait for them
@@ -236,7 +254,7 @@ if [ $# -eq 1 ] || [ $# -gt 0 -a $(($# % 2)) -eq 0 ]; then
 fi
 N=${N:-16} RUNS=${RUNS:-1} SEEDS=${SEEDS:-32 42 52} BOTH=${BOTH:-1} OUT=${OUT:-runs}
 [[ $RUNS =~ ^[1-9][0-9]*$ ]] || fail "RUNS is '$RUNS'; give a whole number from 1"
-processes= # of step 1
+processes= gpus= # of step 1; that --paper shares among parts
 if [ $# -eq 0 ]; then
     set -- "$here/demo/model" "$here/demo/"{math_a,math_b,code_a,code_b}.jsonl
     processes=$(env -u OMP_NUM_THREADS nproc) # a process of this model keeps one core busy, not more
@@ -298,7 +316,11 @@ trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
 # ---- The five steps
 
 say 1 "generate: ${names[*]}"
-[ -n "$processes" ] || processes=$(count_gpus)
+if [ -z "$processes" ]; then
+    gpus=$("$PYTHON" -c 'import torch; print(max(1, torch.cuda.device_count()))')
+    processes=$gpus
+    [[ ${FLAGS_01:-} != *--@(device|engine)* ]] || processes=1 # these say what samples
+fi
 for seed in "${run_seeds[@]}"; do generate "${checked_files[@]}" --seed "$seed"; done
 for i in "${!open_files[@]}"; do # asked as the problems of their A were, if all of these have one kind
     file=${open_files[i]} like=${open_like[i]} flags=()
@@ -334,6 +356,7 @@ if [ $paper = 1 ]; then # answers.jsonl is of the last scorers, so those of step
     route $math500 $kodcode $humaneval $aime25 $aime24
     route $math500 $humaneval $kodcode
     route $aime25 $humaneval $math500
+    wait_for "${!pid_on[@]}"
 fi
 
 say 4 "select: ${select_on[*]}"

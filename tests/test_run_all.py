@@ -284,21 +284,35 @@ case "$*" in
     */0[1-5]_*.py*) echo "${{RANK:-}}/${{WORLD_SIZE:-}} ${{1##*/}} ${{*:2}}" >>{folder}/calls ;;
     *) exec {python} "$@" ;;
 esac
+[ "${{LOCAL_RANK:-}}" ] || exit 0
+touch {folder}/gpu-$LOCAL_RANK
+for i in {{1..1200}}; do # until all GPUs have something to do
+    [ "$(ls {folder}/gpu-* | wc -l)" = {gpus} ] && break
+    sleep 0.1
+done
+echo "$LOCAL_RANK ${{*:2}}" >>{folder}/calls-$i
+[[ $* != *absent* ]] || {{ echo "error: it is absent" >&2; exit 2; }}
 """
+
+
+def put_stand_ins(folder, gpus):
+    """(a project, settings) of a run_all.sh whose steps only note how they are called."""
+    project = folder / "project"  # without a .venv, whose Python would be taken before the one of PATH
+    project.mkdir()
+    for file in ("run_all.sh", *(path.name for path in ROOT.glob("*.py"))):
+        (project / file).symlink_to(ROOT / file)
+    stub = folder / "bin" / "python3"
+    stub.parent.mkdir()
+    stub.write_text(STUB.format(gpus=gpus, folder=folder, python=sys.executable))
+    stub.chmod(0o755)
+    path = f"{stub.parent}{os.pathsep}{os.environ['PATH']}"
+    return {"folder": project, "PATH": path, "SEEDS": "32", "RUNS": "1"}
 
 
 @pytest.mark.parametrize("gpus, ranks", [(1, ["/"]), (3, ["0/3", "1/3", "2/3"])])
 def test_steps_of_your_own_files_one_process_a_gpu(tmp_path, gpus, ranks):
-    """The steps are stand-ins that note how they are called. Labels are as another program may write them,
-    without blanks."""
-    project = tmp_path / "project"  # without a .venv, whose Python would be taken before the one of PATH
-    project.mkdir()
-    for file in ("run_all.sh", *(path.name for path in ROOT.glob("*.py"))):
-        (project / file).symlink_to(ROOT / file)
-    stub = tmp_path / "bin" / "python3"
-    stub.parent.mkdir()
-    stub.write_text(STUB.format(gpus=gpus, folder=tmp_path, python=sys.executable))
-    stub.chmod(0o755)
+    """Labels are as another program may write them, without blanks."""
+    settings = put_stand_ins(tmp_path, gpus)
     a, b = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
     a.write_text('{"prompt": "1 + 1?", "answer": 2}\n')
     b.write_text('{"prompt": "3 + 3?", "answer": null}\n')
@@ -309,8 +323,7 @@ def test_steps_of_your_own_files_one_process_a_gpu(tmp_path, gpus, ranks):
     (runs[1] / "labels.jsonl").write_text('{"id":"1","sample":0,"label":1}\n')
     scorer = runs[0] / "scatr.a@32-32.pt"
     scorer.touch()
-    path = f"{stub.parent}{os.pathsep}{os.environ['PATH']}"
-    run_all(tmp_path, MODEL, a, b, folder=project, PATH=path, SEEDS="32", RUNS="1")
+    run_all(tmp_path, MODEL, a, b, **settings)
     calls = (tmp_path / "calls").read_text().splitlines()
     sizes = f"-n 4 --out {tmp_path} --limit 6"
     once, per_gpu = [], []
@@ -324,6 +337,37 @@ def test_steps_of_your_own_files_one_process_a_gpu(tmp_path, gpus, ranks):
         f"/ 04_select.py {runs[1]} --scorer {scorer}",
         f"/ 05_baselines.py {runs[1]} --only scatr.a@32-32 --out {tmp_path}/model/a-b",
     ]
+
+
+@pytest.mark.parametrize("engine", ["", "--engine vllm"])
+def test_the_papers_parts_keep_each_gpu_busy(tmp_path, engine):
+    """A reward model reads five runs on three GPUs side by side; the other one is absent. vLLM, of which no more
+    is looked for here than whether it is installed, samples on all GPUs by itself, and reads no final layer."""
+    (tmp_path / "vllm.py").touch()
+    settings = put_stand_ins(tmp_path, 3) | {"PRMS": "there absent", "PYTHONPATH": str(tmp_path)}
+    _, stderr = run_all(tmp_path, "--paper", MODEL, FLAGS_01=engine, **settings)
+    missing = [line for line in stderr.splitlines() if line.startswith("missing: ")]
+    log = tmp_path / "model" / "run_all.log"
+    above, elsewhere = "missing: reward model absent (the reason stands above)", f"in {log}"
+    assert len(missing) == 3 and above in missing and sum(elsewhere in line for line in missing) == 2
+    assert "\nerror: it is absent\n" in stderr and log.read_text().count("error: it is absent") == 2
+    calls = (tmp_path / "calls").read_text().splitlines()
+    layers = ".15,.3,.45,.6,.75,.9,penultimate"
+    studies = [call for call in calls if layers in call]
+    if engine:
+        assert [call.split(" ")[0] for call in studies] == ["/"] and studies[0].endswith(f" --layers {layers}")
+    else:
+        assert sorted(call.split(" ")[0] for call in studies) == ["0/3", "1/3", "2/3"]
+        assert all(call.endswith(f"{layers},final --extra last10,special") for call in studies)
+    at_work = [line for file in tmp_path.glob("calls-*") for line in file.read_text().splitlines()]
+    assert not (tmp_path / "calls-1200").exists(), "parts were begun one after another"
+    sets = "humaneval", "kodcode", "math500", "aime25", "aime24"
+    runs = [f"{tmp_path}/model/{name}/32" for name in sets]
+    learned_from = [line.split(" ")[:3] for line in at_work if " lora " in line]
+    assert sorted(learned_from) == sorted([str(i % 3), "lora", run] for i, run in enumerate(runs[:4]))
+    reads = [line.split(" ")[1:-2] for line in at_work if line.endswith("--prm there")]
+    assert sorted(reads) == sorted(["prm", *runs[i::3]] for i in range(3))
+    assert sum(" route " in line for line in at_work) == 3
 
 
 BAD = [  # arguments and settings; what is said of them
