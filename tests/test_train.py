@@ -204,11 +204,12 @@ def test_a_scorer_rebuilds_itself_with_the_best_trials_weights(tmp_path):
     torch.testing.assert_close(mean, rollouts.x[train].mean(0))  # of the training part alone
     module = common.mlp(8, checkpoint["config"]["hidden"]).eval()
     module.load_state_dict(checkpoint["state"])
-    _, logits = common.score_run(scorer, run)
-    with torch.no_grad():
-        torch.testing.assert_close(logits, module((rollouts.x - mean) / deviation))
+    x = (rollouts.x - mean) / deviation
     loss_of = torch.nn.BCEWithLogitsLoss(pos_weight=torch.tensor(checkpoint["pos_weight"]))
-    loss = loss_of(logits[valid], rollouts.labels[valid]).item()
+    with torch.no_grad():
+        torch.testing.assert_close(common.score_run(scorer, run)[1], module(x))
+        torch.set_float32_matmul_precision("medium")  # as in training: bfloat16, if the processor has it
+        loss = loss_of(module(x[valid]), rollouts.labels[valid]).item()
     assert loss == pytest.approx(checkpoint["val_loss"], rel=1e-4)
     assert auroc_of(scorer, run) > 0.85, "the planted signal is found"
     assert cost["parameters"] == sum(value.numel() for value in checkpoint["state"].values())
