@@ -13,9 +13,10 @@ has all that is needed to rebuild the scorer, and a table of all trials. On one
 machine a seed gives the same scorer with any number of --workers.
 
 A scorer that is there and was made of the same rollouts with the same settings
-is done. If its run has grown it is trained anew. A run without right and wrong
-answers to problems of four families teaches nothing, and a line says so. What
-to expect of the printed share of right answers, 04_select.py -h says.
+by the same code is done; else it is trained anew. A run without right and wrong
+answers to problems of four families teaches nothing, and a line says so. In the
+end a line `scorer: FILE` names each file that is now as the command asks for it.
+What to expect of the printed share of right answers, 04_select.py -h says.
 
 A study trains scorers STUDY-ROW.CALSET@CALRUN-SEED.pt that differ in one thing.
 04 scores the runs E to evaluate on, and 05 prints the table. With `--paper`
@@ -30,6 +31,7 @@ from __future__ import annotations  # the annotations name torch, which is impor
 
 import argparse
 import ctypes
+import inspect
 import itertools
 import math
 import multiprocessing
@@ -44,6 +46,7 @@ from collections import Counter, defaultdict
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from operator import attrgetter
 from pathlib import Path
 
@@ -502,14 +505,14 @@ def but_for_seed(recipe):
 
 
 def find_missing(recipes):
-    """{path: stamp} of the scorers that are to be made.
+    """({path: stamp} of all scorers for which there is something to learn, the paths of those to be made)
 
     All inputs are read here, so that what is wrong is said before anything is trained.
     """
     stamps = {}
+    missing = []
     refusals = {}  # runs -> why nothing can be learned from them
     warnings = {}  # runs -> why a scorer of them may be poor
-    finished = 0
     for paths in grouped(recipes, attrgetter("runs", "vector")):
         recipe = recipes[paths[0]]
         where = ", ".join(recipe.runs)
@@ -517,40 +520,50 @@ def find_missing(recipes):
         for path in paths:
             chosen, _ = choose_rollouts(rollouts, recipes[path])
             refusal = why_not(chosen)
-            if refusal and path.is_file():
-                common.die(f"{path} was made of other labels or settings: delete it. {where}: {refusal}")
             if refusal:
                 refusals[where] = f"{where}: {refusal}"
                 continue
-            stamp = stamp_of(recipes[path], chosen)
-            if path.is_file() and common.load_scorer(path).checkpoint.get("stamp") == stamp:
-                finished += 1
+            stamps[path] = stamp_of(recipes[path], chosen)
+            if path.is_file() and common.load_scorer(path).checkpoint.get("stamp") == stamps[path]:
                 continue
-            stamps[path] = stamp
+            missing.append(path)
             warnings[where] = [f"{where}: {doubt}" for doubt in doubts_about(chosen, recipes[path])]
-    if refusals and not stamps and not finished:
+    if not stamps:
         advice = "take more problems, easier or harder ones, or see the reasons in labels.jsonl"
         common.die("; ".join([*refusals.values(), advice]))
     for line in refusals.values():
         print(line, file=sys.stderr)
     for line in itertools.chain(*warnings.values()):
         common.warn(line)
-    if finished:
-        print(f"{finished} scorer(s) finished before, with these arguments and inputs")
-    return stamps
+    if len(missing) < len(stamps):
+        print(f"{len(stamps) - len(missing)} scorer(s) finished before, with these arguments and inputs")
+    return stamps, missing
 
 
 def stamp_of(recipe, rollouts):
-    """Of all that decides a scorer: the settings, and what it learns from instead of the names of the runs.
+    """Of all that decides a scorer: code, settings, and what it learns from instead of the names of the runs.
 
     A run may get more vectors without its scorers being made again, and more statistics if they read none.
     """
     settings = asdict(replace(recipe, runs=()))
-    names = [(*key[1:], *family) for key, family in zip(rollouts.keys, rollouts.families)]
+    prompts = [common.read_meta(run).get("prompt_stamp") for run in recipe.runs]
+    of_rollouts = zip(rollouts.keys, rollouts.problems, rollouts.families)
+    names = [(*key[1:], *problem, *family) for key, problem, family in of_rollouts]
     columns = [rollouts.x, rollouts.labels, rollouts.groups]
     if recipe.design == "scatr+":
         columns.append(rollouts.features)
-    return common.stamp(settings, names, *(memoryview(column.numpy()) for column in columns))
+    values = [memoryview(column.numpy()) for column in columns]
+    return common.stamp(stamp_of_code(), settings, prompts, names, *values)
+
+
+@cache
+def stamp_of_code():
+    """Of this file, and of what makes a scorer and picks by it in common.py."""
+    of_common = [
+        common.build_scorer, common.mlp, common.two_towers, common.transformer, common.Scorer, common.mixture,
+        common.standardise, common.with_features, common.best_of_n, common.group_totals, common.weighted_vote,
+    ]  # fmt: skip
+    return common.stamp(Path(__file__), *map(inspect.getsource, of_common))
 
 
 def make_scorers(recipes, stamps, args):
@@ -610,6 +623,16 @@ def layer_recipes(path, recipe):
         layer = stored["vectors"][column]
         name = f"{layer.replace('/', '-')}.{calibration_name(recipe.runs)}-{recipe.seed}.pt"
         recipes[path.parent / "layers" / name] = replace(recipe, design="scatr", vector=layer)
+    return recipes
+
+
+def with_layers(wanted):
+    """{path: recipe} of these scorers; those of layers come before what is made of them."""
+    recipes = {}
+    for path, recipe in wanted.items():
+        if recipe.design in OVER_LAYERS:
+            recipes |= layer_recipes(path, recipe)
+        recipes[path] = recipe
     return recipes
 
 
@@ -686,7 +709,7 @@ def study_rows(args):
 
 
 def recipes_of(args):
-    """{path: recipe} of all scorers that are asked for; those of layers come before what is made of them."""
+    """{path: recipe} of all scorers that are asked for."""
     rows = []  # (name, runs, what it changes in the recipe)
     if args.study:
         rows = [(f"{args.study}-{name}", runs, changes) for name, runs, changes in study_rows(args)]
@@ -700,12 +723,7 @@ def recipes_of(args):
         if path in wanted:
             common.die(f"{path} would be made twice: give each RUN, --design and --seed once")
         wanted[path] = make_recipe(args, runs, seed, **changes)
-    recipes = {}
-    for path, recipe in wanted.items():
-        if recipe.design in OVER_LAYERS:
-            recipes |= layer_recipes(path, recipe)
-        recipes[path] = recipe
-    return recipes
+    return wanted
 
 
 def path_of(args, name, runs, seed):
@@ -737,10 +755,14 @@ def main(argv=None):
     common.check_same_model({run: common.read_meta(run) for run in args.runs})
     if args.study:
         args.out = args.out or Path("studies", common.model_name(common.read_meta(args.runs[0])["model"]))
-    recipes = recipes_of(args)
-    stamps = find_missing(recipes)
-    check_folders(stamps)
-    make_scorers({path: recipes[path] for path in recipes if path in stamps}, stamps, args)
+    wanted = recipes_of(args)
+    recipes = with_layers(wanted)
+    stamps, missing = find_missing(recipes)
+    check_folders(missing)
+    make_scorers({path: recipes[path] for path in recipes if path in missing}, stamps, args)
+    for path in wanted:
+        if path in stamps:
+            print(f"scorer: {path}")
 
 
 def parse_args(argv=None):

@@ -105,10 +105,19 @@ runs_of() { # DATA_SET...: print their runs, a line each
 
 has_labels() { grep -qE '"label": *[01]' "$base/$1/${run_seeds[0]}/labels.jsonl"; } # DATA_SET
 
-of_this_command() { # FILE...: print those scorers whose runs and seed are this command's; others are older
-    local IFS='|'
-    local run="(${run_seeds[*]})" seed="(${SEEDS// /|})"
-    printf '%s\n' "$@" | grep -E "@$run(\+$run)*-$seed\.pt$" || true
+train() { # ARGUMENT...: run 03, and add the scorers that are now as it was asked for to `made`
+    local begin=$(($(wc -l <"$log") + 1))
+    step 03_train_scorer.py "$@" >>"$log" || return
+    mapfile -t -O ${#made[@]} made < <(tail -n "+$begin" "$log" | sed -n 's/^scorer: //p')
+}
+
+scorers_of() { # DATA_SET [BEGINNING]: print those that learned from its runs, whose names begin so
+    local run file
+    for run in "${run_seeds[@]}"; do
+        for file in "${made[@]}"; do
+            if [[ ${file%/*} -ef $base/$1/$run && ${file##*/} = "${2:-}"* ]]; then echo "$file"; fi
+        done
+    done
 }
 
 # ---- The paper's parts beyond calibrating and selecting in pairs
@@ -142,13 +151,12 @@ wait_for() { # GPU...: until their parts have ended
 
 study() { # NAME SET...: train the scorers of one of 03's studies on the runs of these data sets
     mapfile -t runs < <(runs_of "${@:2}")
-    part "the study of $1 on ${*:2}" step 03_train_scorer.py "${runs[@]}" --study "$1" --seed $SEEDS \
-        ${FLAGS_03:-} -o "$studies"
+    part "the study of $1 on ${*:2}" train "${runs[@]}" --study "$1" --seed $SEEDS ${FLAGS_03:-} -o "$studies"
 }
 
 reuse() { # SET ROW...: rows of studies whose search is the one that made the scorers of this data set
     local scorer row
-    of_this_command "$base/$1"/*/scatr."$1"@*.pt | while read -r scorer; do
+    scorers_of "$1" scatr. | while read -r scorer; do
         for row in "${@:2}"; do cp -p "$scorer" "$studies/$row.${scorer##*/scatr.}"; done
     done
 }
@@ -171,15 +179,20 @@ train_studies() {
 }
 
 score() { # "SET ..." SCORER...
+    [ $# -gt 1 ] || return 0 # their study is missing
     mapfile -t runs < <(runs_of $1)
-    mapfile -t scorers < <(of_this_command "${@:2}")
-    [ ${#scorers[@]} -gt 0 ] || return 0 # their study is missing
-    part "scores of $1" step 04_select.py "${runs[@]}" --scorer "${scorers[@]}"
+    part "scores of $1" step 04_select.py "${runs[@]}" --scorer "${@:2}"
 }
 
 score_by_studies() { # SET OTHER: by the scorers that learned from the other data set, and from its half
-    score "$1" "$studies"/{layers,fraction,designs}-*."$2"@*.pt "$studies"/mixed-mixed.*+"$2"@*.pt \
-        "$studies"/halves-other."$2"@*.pt "$studies"/halves-same."$1"@*.pt
+    local file scorers=()
+    for file in "${made[@]}"; do
+        case ${file##*/} in
+            layers-*."$2"@* | fraction-*."$2"@* | designs-*."$2"@*) scorers+=("$file") ;;
+            mixed-mixed.*+"$2"@* | halves-other."$2"@* | halves-same."$1"@*) scorers+=("$file") ;;
+        esac
+    done
+    score "$1" "${scorers[@]}"
 }
 
 score_by_lora() {
@@ -209,8 +222,8 @@ score_by_reward_models() { # the first one reads all, others maths; each GPU tak
 
 route() { # MATH_SET CODE_SET SET...: pick for the others by the scorers that learned from the first two
     local math code
-    mapfile -t math < <(of_this_command "$base/$1"/*/scatr."$1"@*.pt)
-    mapfile -t code < <(of_this_command "$base/$2"/*/scatr."$2"@*.pt)
+    mapfile -t math < <(scorers_of "$1" scatr.)
+    mapfile -t code < <(scorers_of "$2" scatr.)
     mapfile -t runs < <(runs_of "${@:3}")
     part_on_a_gpu "routing on ${*:3}" route "${runs[@]}" --math "${math[@]}" --code "${code[@]}"
 }
@@ -284,7 +297,7 @@ fi
 
 # Direction i calibrates on the runs of the data set calibrate_on[i] and selects on those of select_on[i].
 files=("${@:2}") names=() calibrate_on=() select_on=() run_seeds=()
-checked_files=("${more[@]}") open_files=() open_like=() greedy_files=()
+checked_files=("${more[@]}") open_files=() open_like=() greedy_files=() made=()
 for ((i = 0; i < RUNS; i++)); do run_seeds+=($((32 + 10 * i))); done
 for ((i = 0; i < ${#files[@]}; i += 2)); do
     file=${files[i + 1]}
@@ -340,7 +353,7 @@ step 02_label.py "${all_runs[@]}" ${FLAGS_02:-} >&2
 
 say 3 "train scorers: ${learn_from[*]}"
 mapfile -t calibration_runs < <(runs_of "${learn_from[@]}")
-step 03_train_scorer.py "${calibration_runs[@]}" "${arguments_03[@]}" >>"$log" # names runs that teach nothing
+train "${calibration_runs[@]}" "${arguments_03[@]}" # names runs that teach nothing
 
 if [ $paper = 1 ]; then # answers.jsonl is of the last scorers, so those of step 4 come after these
     say 3 "train scorers of the studies"
@@ -349,7 +362,8 @@ if [ $paper = 1 ]; then # answers.jsonl is of the last scorers, so those of step
     score_by_studies $humaneval $kodcode
     score_by_studies $kodcode $humaneval
     score_by_studies $math500 $aime25
-    score "$math500 $aime25 $aime24" "$base/$openthoughts"/*/scatr.$openthoughts@*.pt
+    mapfile -t scorers < <(scorers_of $openthoughts scatr.)
+    score "$math500 $aime25 $aime24" "${scorers[@]}"
     score_by_lora
     score_by_reward_models
     # No data set is routed to scorers that learned from it, but to those of its partner
@@ -360,10 +374,10 @@ if [ $paper = 1 ]; then # answers.jsonl is of the last scorers, so those of step
 fi
 
 say 4 "select: ${select_on[*]}"
-report_runs=() scorer_names=()
+report_runs=()
 for i in "${!select_on[@]}"; do
     from=${calibrate_on[i]}
-    mapfile -t scorers < <(of_this_command "$base/$from"/*/{scatr,scatr+,logistic}."$from"@*.pt)
+    mapfile -t scorers < <(scorers_of "$from")
     [ ${#scorers[@]} -gt 0 ] || continue # nothing could be learned from these runs
     mapfile -t selected < <(runs_of "${select_on[i]}")
     if ! has_labels "${select_on[i]}"; then
@@ -373,23 +387,25 @@ for i in "${!select_on[@]}"; do
     fi
     step 04_select.py "${selected[@]}" --scorer "${scorers[@]}" >>"$log" # the report shows what it prints
     report_runs+=("${selected[@]}")
-    for file in "${scorers[@]}"; do scorer_names+=("$(basename "$file" .pt)"); done
 done
 
 [ ${#report_runs[@]} -gt 0 ] || exit 0
 say 5 "report: ${select_on[*]}"
+mapfile -t only < <(printf '%s\n' "${made[@]##*/}" | sed 's/\.pt$//')
 if [ $paper = 1 ]; then
+    # Hundreds of names of studies would stand in the command that the report quotes
+    mapfile -t only < <(printf '%s\n' "${only[@]}" | sed -E 's/^([a-z]+)-.*@/\1-*@/' | sort -u)
     flags=(--study layers --study fraction --study designs --study mixed --study halves)
-    for prm in $PRMS; do flags+=(--only "prm.$(basename "$prm")*"); done
+    for prm in $PRMS; do only+=("prm.$(basename "$prm")*"); done
     for run in "${run_seeds[@]}"; do
-        for seed in $SEEDS; do flags+=(--only "*@$run-$seed" "*@$run+$run-$seed"); done
+        for seed in $SEEDS; do only+=("lora.*@$run-$seed" "routed.*@$run+$run-$seed"); done
     done
     mapfile -t -O ${#report_runs[@]} report_runs < <(runs_of $aime24)
-    step 05_baselines.py "${report_runs[@]}" "${flags[@]}" --sets "${set_names[@]}" \
+    step 05_baselines.py "${report_runs[@]}" "${flags[@]}" --only "${only[@]}" --sets "${set_names[@]}" \
         --out "${paper_folder:=$base/paper}" ${FLAGS_05:-} >>"$log"
     step 05_baselines.py paper "$paper_folder/results.json"
     exit
 fi
 out=$base/$(IFS=-; echo "${names[*]}")
-step 05_baselines.py "${report_runs[@]}" --only "${scorer_names[@]}" --out "$out" ${FLAGS_05:-}
+step 05_baselines.py "${report_runs[@]}" --only "${only[@]}" --out "$out" ${FLAGS_05:-}
 printf 'one answer a problem: %s/answers.jsonl\n' "${report_runs[@]}"

@@ -6,6 +6,8 @@ import itertools
 import json
 import math
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 
 import bench_configs
@@ -14,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 from bench_train import draw_rollouts, make_world, plain_loop
-from conftest import CREDITS, dies, edit_hidden, edit_jsonl, make_run, read_vectors
+from conftest import CREDITS, ROOT, dies, edit_hidden, edit_jsonl, make_run, read_vectors
 
 import common
 
@@ -328,6 +330,27 @@ def test_a_finished_scorer_is_made_again_only_after_a_change(tmp_path, capsys, c
     assert is_kept == ("finished before" in capsys.readouterr().out) == (change == "place")
 
 
+def test_the_code_that_makes_scorers_is_part_of_them(tmp_path):
+    """As somebody edits it: 03, or what common.py builds a scorer by. Another docstring there is no matter."""
+    run = make_run(tmp_path / "run")
+    edits = [
+        ("common.py", "What the numbered scripts share", "What scripts share", False),
+        ("common.py", "nn.ReLU()", "nn.GELU()", True),
+        ("03_train_scorer.py", "SHAPES = [[512, 256], ", "SHAPES = [", True),
+    ]
+    for file in ROOT.glob("*.py"):
+        shutil.copy(file, tmp_path)
+    command = [sys.executable, "03_train_scorer.py", run, "--configs", "1", "--workers", "1", "-o", "s.pt"]
+    for name, old, new, is_made in [("common.py", "", "", True), *edits]:
+        text = (tmp_path / name).read_text()
+        assert old in text
+        (tmp_path / name).write_text(text.replace(old, new, 1) if old else text)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert ("finished before" not in done.stdout) == is_made, new
+        assert done.stdout.splitlines()[-1] == "scorer: s.pt"
+
+
 # ---- What goes in
 
 
@@ -403,9 +426,12 @@ def test_a_run_that_teaches_nothing_is_named_once_and_the_others_are_learned_fro
     assert unjudged == f"{runs[2]}: 0 of 0 judged answers are right, to problems of 0 families{why}"
     names = ("scatr.a@32-32", "scatr.a@32-42", "logistic.a@32-32", "logistic.a@32-42")
     assert {path.stem for path in tmp_path.rglob("*@*.pt")} == {*names}
+    said = run_here("03_train_scorer.py", *runs, *options, "--workers", 1)
+    lines = [line.removeprefix("scorer: ") for line in said.stdout.splitlines() if line.startswith("scorer: ")]
+    assert lines == [f"{runs[0]}/{name}.a@32-{seed}.pt" for name in ("scatr", "logistic") for seed in (32, 42)]
     relabel(runs[0], lambda i, row: 1)
-    error = run_here("03_train_scorer.py", *runs, *options, code=2).stderr
-    assert f"{runs[0] / 'scatr.a@32-32.pt'} was made of other labels or settings: delete it" in error
+    refused = run_here("03_train_scorer.py", *runs, *options, code=2)
+    assert "32 of 32 judged answers are right" in refused.stderr and "scorer: " not in refused.stdout
 
 
 def test_the_last_point_of_a_curve_is_the_scorer_of_the_whole_calibration_set(tmp_path, capsys):
