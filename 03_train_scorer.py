@@ -142,8 +142,8 @@ class Rollouts:
     features: torch.Tensor  # [R, 29]: the token statistics and, last, the length
     labels: torch.Tensor  # [R] 1 or 0; NaN: could not be judged
     groups: torch.Tensor  # [R] classes of equal answers; -1: no answer
-    problems: list  # (data set, id)
-    families: list  # (data set, "family", its name); the problem itself where it names none
+    problems: list  # (data set, id, stamp of its text)
+    families: list  # (data set, "family", its name), or (stamp of its text,) where it names none
     keys: list  # (run, id, sample)
 
     def part(self, rows):
@@ -168,18 +168,21 @@ def load_run(run, vector):
     rows = common.read_labels(run, keys)
     labels = [math.nan if row["label"] is None else row["label"] for row in rows]
     groups = [-1 if row.get("group") is None else row["group"] for row in rows]
+    common.check_same_problems(run, rows)
     name = data_set(run)
+    problem_of = {}
     family_of = {}
-    for problem in common.read_jsonl(Path(run) / "problems.jsonl", needs=("id",)):
-        if "family" in problem:
-            family_of[problem["id"]] = (name, "family", problem["family"])
+    for row in common.read_jsonl(Path(run) / "problems.jsonl"):
+        text = common.text_stamp(row)
+        problem_of[row["id"]] = (name, row["id"], text)
+        family_of[row["id"]] = (name, "family", row["family"]) if "family" in row else (text,)
     x = fetch(slice(None))
     common.check_finite(run, keys, x)
     return Rollouts(
         x=x, features=common.read_features(run, keys),
         labels=torch.tensor(labels, dtype=torch.float32), groups=torch.tensor(groups, dtype=torch.float32),
-        problems=[(name, problem) for problem, _ in keys],
-        families=[family_of.get(problem, (name, problem)) for problem, _ in keys],
+        problems=[problem_of[id] for id, _ in keys],
+        families=[family_of[id] for id, _ in keys],
         keys=[(run, *key) for key in keys],
     )  # fmt: skip
 
@@ -213,8 +216,8 @@ def choose_rollouts(rollouts, recipe):
 def balance(problems, seed):
     """As many problems of each data set as the smallest of them has."""
     problems_of = defaultdict(list)
-    for data_set, problem in problems:
-        problems_of[data_set].append((data_set, problem))
+    for problem in problems:
+        problems_of[problem[0]].append(problem)
     fewest = min(map(len, problems_of.values()))
     rng = random.Random(f"balance {seed}")
     return [problem for problems in problems_of.values() for problem in rng.sample(problems, fewest)]

@@ -80,6 +80,7 @@ class Candidates:
     meta: dict
     rows: list  # [R] of labels.jsonl, in the order of rollouts.jsonl; labels are only copied and shown
     places: dict  # problem -> the places of its rollouts among the R
+    texts: dict  # problem -> a stamp of its text
     groups: np.ndarray  # [R] classes of equal answers, -1 for no answer
     strategies: tuple  # weighted-vote only if there are answers that can be equal
 
@@ -98,11 +99,16 @@ def load_run(path):
         rows = [{"id": problem, "sample": sample, "label": None} for problem, sample in keys]
     groups = np.array([-1 if row.get("group") is None else row["group"] for row in rows])
     strategies = STRATEGIES if (groups >= 0).any() else STRATEGIES[:1]
-    return Candidates(path, common.read_meta(path), rows, places, groups, strategies)
+    return Candidates(path, common.read_meta(path), rows, places, common.texts_of(path), groups, strategies)
+
+
+def learned_by(scorer, run):
+    """The problems of a run that a scorer was trained or validated on."""
+    return [problem for problem, text in run.texts.items() if text in scorer.learned]
 
 
 def doubts_about(run, name, scorer):
-    learned = learned_problems(run, scorer)
+    learned = learned_by(scorer, run)
     if learned and not scorer.checkpoint.get("recipe", {}).get("half"):  # 05 judges by the other half
         count = f"{len(learned)} of its {len(run.places)} problems"
         yield f"{name} learned from {count}, so its accuracy proves nothing"
@@ -116,11 +122,6 @@ def doubts_about(run, name, scorer):
         yield f"sampled otherwise than the calibration ({'; '.join(changed)}); p may be off"
 
 
-def learned_problems(run, scorer):
-    """The problems of this run that the scorer was trained or validated on."""
-    data_set = common.short_name(run.meta["dataset"])
-    learned = {tuple(problem) for problem in scorer.checkpoint.get("problems", [])}
-    return [problem for problem in run.places if (data_set, problem) in learned]
 
 
 def write_scores(run, name, scorer):
@@ -132,7 +133,7 @@ def write_scores(run, name, scorer):
         rows.append({"id": problem, "sample": sample} | dict(zip(("score", "weight", "p"), scores)))
     rows = common.align(rows, common.keys_of(run.rows), run.path / "hidden.pt")
     common.write_jsonl(run.path / "scores" / f"{name}.jsonl", rows)
-    made = {"learned": learned_problems(run, scorer), "model_stamp": run.meta.get("model_stamp")}
+    made = {"learned": learned_by(scorer, run), "model_stamp": run.meta.get("model_stamp")}
     common.write_json(run.path / "scores" / f"{name}.cost.json", scorer.checkpoint.get("cost", {}) | made)
     return np.array([row["score"] for row in rows])
 

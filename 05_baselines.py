@@ -940,6 +940,11 @@ def origin_of(*parts):
     return {"command": the_command(), "stamp": common.stamp(*parts), "made_of": files}
 
 
+def learned_in(run, texts):
+    """The problems of a run whose texts are among those that a verifier or scorers learned from."""
+    return [problem for problem, text in common.texts_of(run).items() if text in texts]
+
+
 def states_of(model, ids):
     """The last hidden states [T, d] of a sequence."""
     ids = model.get_input_embeddings().weight.new_tensor([ids], dtype=int)
@@ -1002,6 +1007,7 @@ def lora(args):
     run = Path(args.run)
     dataset = common.short_name(common.read_meta(run)["dataset"])
     examples = read_examples(run, args.limit)
+    texts = {common.text_stamp(problem) for problem, _, _ in examples}
     model, tokenizer = load_model_of([run, *args.eval], args)
     words = [tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in ("yes", "no")]
 
@@ -1029,7 +1035,8 @@ def lora(args):
         model.load_state_dict(checkpoint["adapters"], strict=False)
         for evaluated in map(Path, args.eval):
             name = f"lora.{dataset}@{run.name}-{seed}"
-            score_rollouts(evaluated, name, verifier, checkpoint["cost"], *made_of)
+            cost = checkpoint["cost"] | {"learned": learned_in(evaluated, texts)}
+            score_rollouts(evaluated, name, verifier, cost, *made_of)
 
 
 def read_examples(run, limit):
@@ -1224,7 +1231,9 @@ def route(args):
         for name, pair in pairs.items():
             file = run / "scores" / f"{name}.jsonl"
             common.write_jsonl(file, routed_scores(run, domains, *pair, scorers))
-            common.write_json(file.with_suffix(".cost.json"), origin | {"domains_right": mean_of(right)})
+            learned = learned_in(run, scorers[pair[0]].learned | scorers[pair[1]].learned)
+            facts = {"domains_right": mean_of(right), "learned": learned}
+            common.write_json(file.with_suffix(".cost.json"), origin | facts)
 
 
 def pair_name(*paths):

@@ -399,6 +399,17 @@ def align(rows: list[dict], keys: list | None, source: str | Path) -> list[dict]
     return [by_key[key] for key in keys]
 
 
+def text_stamp(problem: dict) -> str:
+    """A stamp of what a person asked, which is the same under another id, in another file, for any model."""
+    return stamp(problem.get("messages") or [{"role": "user", "content": problem["prompt"]}])
+
+
+def texts_of(run: str | Path) -> dict:
+    """{id: text_stamp} of the problems of a run."""
+    rows = each_row(Path(run) / "problems.jsonl", needs=("id", "prompt"))
+    return {row["id"]: text_stamp(row) for row in rows}
+
+
 def check_same_problems(run: str | Path, rollouts: list[dict]):
     """Every problem must have rollouts, and every rollout a problem."""
     problems = read_jsonl(Path(run) / "problems.jsonl", needs=("id", "kind", "prompt"))
@@ -1233,8 +1244,8 @@ class Scorer:
 
     A scorer whose `takes_features` is true (SCaTR+) also needs features [R, 29], whose rows are what
     rollout_features(conf, n_tokens) gives; other scorers ignore them. `checkpoint` is the file's content.
-    An ensemble mixes its parts, one for each layer. `log_weight` is for probability(), which says why.
-    It works on the CPU, wherever the vectors are.
+    An ensemble mixes its parts, one for each layer. `log_weight` is for probability(), which says why, and
+    `learned` has the text_stamp of each problem that it was trained or validated on. It works on the CPU.
     """
 
     def __init__(self, checkpoint: dict):
@@ -1243,6 +1254,7 @@ class Scorer:
         self.vector = checkpoint["vector"]
         self.shape = tuple(checkpoint["shape"])
         self.log_weight = math.log(checkpoint["pos_weight"])
+        self.learned = {text for *_, text in checkpoint.get("problems", [])}
         self.takes_features = checkpoint.get("feature_scale") is not None
         self.parts = [Scorer(part) for part in checkpoint.get("parts", [])]
         features = len(checkpoint["feature_scale"][0]) if self.takes_features else 0

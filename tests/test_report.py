@@ -12,6 +12,7 @@ from conftest import (
     CREDITS,
     add_scores,
     call_main,
+    edit_hidden,
     edit_jsonl,
     first_dimension_scorer,
     make_run,
@@ -565,6 +566,24 @@ def test_costs(tmp_path, run_report, run_here):
         ["PRM (It)", "1,540,000,000", "", "", "100", "cpu"],
         ["SCaTR", "6,000,000", "2", "4", "0.25", "H200"],
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("learned_from, evaluated_on, shared", [(12, 5, "5 of its 5"), (6, 12, "6 of its 12")])
+def test_the_same_problems_under_another_name_and_other_ids_are_in_sample(
+    tmp_path, run_here, run_report, learned_from, evaluated_on, shared
+):
+    """As aime25 after aime, and as a copy of a file with rows more or less."""
+    runs = [make_run(tmp_path / name, problems=problems, dataset=name)
+            for name, problems in (("all", learned_from), ("some", evaluated_on))]  # fmt: skip
+    for name in ("problems", "rollouts", "labels"):
+        edit_jsonl(runs[1] / f"{name}.jsonl", lambda row: row | {"id": f"new {row['id']}"})
+    edit_hidden(runs[1], lambda keys, **_: {"keys": [(f"new {problem}", sample) for problem, sample in keys]})
+    run_here("03_train_scorer.py", runs[0], "--configs", 1, "--workers", 1, "-o", tmp_path / "scatr.all@1.pt")
+    said = run_here("04_select.py", runs[1], "--scorer", tmp_path / "scatr.all@1.pt").stderr
+    assert f"scatr.all learned from {shared} problems, so its accuracy proves nothing" in said
+    columns = summary_of(run_report(runs[1]))[0]
+    for row in ("SCaTR", "SCaTR, weighted vote", "answers.jsonl, 04's choice"):
+        assert columns[row].endswith(" in sample")
 
 
 def test_what_learned_from_the_problems_says_in_sample(run, run_report):

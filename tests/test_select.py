@@ -285,7 +285,11 @@ def test_other_sampling_settings_than_the_calibrations_are_named_once(
 
 
 def test_a_run_that_the_scorer_learned_from_is_named_once(run, tmp_path, select):
-    problems = [("made_up", f"p{i}") for i in range(4)] + [("other", "p5")]
+    """By their texts: neither the name of the data set nor ids nor a chat of the same text make a difference."""
+    edit_jsonl(run / "problems.jsonl", lambda row: row | {"messages": [{"role": "user", "content": row["prompt"]}]}
+               if row["id"] == "p1" else row)  # fmt: skip
+    texts = [common.text_stamp({"prompt": f"What is {i}?"}) for i in range(4)]
+    problems = [("another", f"p{9 - i}", text) for i, text in enumerate(texts)] + [("made_up", "p5", "other")]
     scorers = []
     for seed in (1, 2):
         scorers.append(first_dimension_scorer(tmp_path / f"scatr.c@32-{seed}.pt", problems=problems))

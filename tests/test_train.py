@@ -201,7 +201,8 @@ def test_a_scorer_rebuilds_itself_with_the_best_trials_weights(tmp_path):
     checkpoint, cost = scorer.checkpoint, scorer.checkpoint["cost"]
     assert (scorer.model, scorer.vector, scorer.shape) == ("tiny", "penultimate/eos", (8,))
     assert checkpoint["seed"] == 32 and checkpoint["recipe"]["standardise"]
-    assert checkpoint["problems"] == sorted(("made_up", f"p{i}") for i in range(40))
+    texts = [common.text_stamp({"prompt": f"What is {i}?"}) for i in range(40)]
+    assert checkpoint["problems"] == sorted(("made_up", f"p{i}", text) for i, text in enumerate(texts))
     mean, deviation = checkpoint["scale"]
     torch.testing.assert_close(mean, rollouts.x[train].mean(0))  # of the training part alone
     module = common.mlp(8, checkpoint["config"]["hidden"]).eval()
@@ -352,6 +353,17 @@ def test_the_code_that_makes_scorers_is_part_of_them(tmp_path):
 
 
 # ---- What goes in
+
+
+def test_a_problem_that_two_sets_share_is_in_training_or_in_validation(tmp_path):
+    """As those of aime25 are in aime, under other names or not."""
+    runs = [make_run(tmp_path / name, problems=20, dataset=name) for name in ("aime", "aime25")]
+    edit_jsonl(runs[1] / "problems.jsonl", lambda row: row | ({} if row["id"] > "p15" else {"prompt": "Only here"}))
+    rollouts = trainer.load_rollouts(runs, common.DEFAULT_VECTOR)
+    for seed in range(5):
+        train, valid = trainer.split_by_problem(rollouts, seed)
+        texts = [{rollouts.problems[row][2] for row in side} for side in (train, valid)]
+        assert not texts[0] & texts[1]
 
 
 def test_rollouts_that_could_not_be_judged_are_counted_and_left_out(tmp_path, capsys):
@@ -607,7 +619,7 @@ def test_mixed_is_half_and_half_by_problems_over_the_sets(study):
         "mixed-mixed.few+many@1+1-32", "mixed-mixed.few+many@2+2-32",
     }  # fmt: skip
     for run in (1, 2):
-        names = [name for name, _ in made[f"mixed-mixed.few+many@{run}+{run}-32"]["problems"]]
+        names = [name for name, *_ in made[f"mixed-mixed.few+many@{run}+{run}-32"]["problems"]]
         assert (names.count("few"), names.count("many")) == (8, 8)
 
 
@@ -617,7 +629,7 @@ def test_halves_learn_from_half_of_the_second_data_set_and_are_a_table_of_05(tmp
     for name, scorer in made.items():
         row, calibration = name.removeprefix("halves-").split(".", 1)
         data_set, count = {"other": ("few", 8), "same": ("many", 10)}[row]
-        assert {name for name, _ in scorer["problems"]} == {data_set} and calibration.startswith(data_set)
+        assert {name for name, *_ in scorer["problems"]} == {data_set} and calibration.startswith(data_set)
         assert len(scorer["problems"]) == count
         halves.setdefault((row, scorer["seed"]), set()).add(str(scorer["problems"]))
     assert all(len(found) == 1 for found in halves.values()), "the same half of both runs"

@@ -123,6 +123,7 @@ def test_lora_learns_what_is_right_and_is_a_row_of_the_report_with_its_cost(trai
     section = common.read_json(trained.test / "results.json")["sections"][0]
     (row,) = [row for row in section["rows"] if row["method"] == "LoRA verifier"]
     assert row["auroc"] > 0.99 and row["calibration"] == "made_up"
+    assert row["in_sample"], "both runs are of the same problems"
     adapters = 2 * 16 * (2 * (32 + 32) + 2 * (32 + 16) + 3 * (32 + 48))  # blocks x rank x (in + out)
     model = hf.AutoModelForCausalLM.from_pretrained(tiny)
     assert row["cost"]["parameters"] == model.num_parameters() + adapters
@@ -434,10 +435,12 @@ def test_each_problem_goes_to_the_scorer_of_the_domain_that_the_model_names(tmp_
     facts = {"model": str(make_router(tmp_path / "tiny", tiny)), "problems": 3}
     runs = [make_run(tmp_path / kind, kind=kind, dataset=kind, seed=seed, **facts)
             for seed, kind in enumerate(("math", "code"))]  # fmt: skip
-    first = first_dimension_scorer(tmp_path / "scatr.a@32-1.pt")
+    learned = [("a", "x", common.text_stamp({"prompt": "What is 2?"}))]
+    first = first_dimension_scorer(tmp_path / "scatr.a@32-1.pt", problems=learned)
     halved = [torch.zeros(8), torch.full((8,), 0.5)]
     doubled = first_dimension_scorer(tmp_path / "scatr.b@32-1.pt", scale=halved)
     run_05("route", *runs, "--math", first, doubled, "--code", doubled, first)
+    assert common.read_json(runs[0] / "scores" / "routed.a+b@32+32-1.cost.json")["learned"] == ["p2"]
     said = capsys.readouterr().out
     assert f"{runs[0]}: domains right %: 33.3 (1/3)" in said
     for run in runs:
