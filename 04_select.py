@@ -13,7 +13,8 @@ the answers and which of them are equal, also where there are no references:
     selected.jsonl       such rows for each scorer and strategy, without texts
     scores/SCORER.jsonl  for each rollout id, sample, "score", "weight" and "p"
                          score: its logit; weight: of its vote
-    scores/SCORER.cost.json  costs; problems of this run that it "learned" from
+    scores/SCORER.cost.json  costs; files that the scores were "made_of"; problems
+                         of this run that the scorer "learned" from
 
 best-of-n takes the rollout with the highest score, of equal scores the first.
 weighted-vote, where answers can be equal, takes the answer with the largest sum
@@ -47,6 +48,7 @@ SHOWN, LINES, WIDTH = 3, 12, 100  # how many answers are printed, with at most s
 def main():
     args = parse_args()
     scorers = {Path(path).stem: common.load_scorer(path) for path in args.scorer}
+    stamps = {Path(path).stem: stamped(path) for path in args.scorer}
     for run in map(load_run, args.runs):
         strategies = [args.strategy] if args.strategy else run.strategies
         if strategies[0] not in run.strategies:
@@ -54,7 +56,10 @@ def main():
         doubts = [doubt for name in scorers for doubt in doubts_about(run, seedless(name), scorers[name])]
         for doubt in dict.fromkeys(doubts):  # once for all seeds of a scorer
             common.warn(f"{run.path}: {doubt}")
-        logits = {name: write_scores(run, name, scorer) for name, scorer in scorers.items()}
+        made_of = stamped(run.path / "rollouts.jsonl")
+        logits = {}
+        for name, scorer in scorers.items():
+            logits[name] = write_scores(run, name, scorer, stamps[name] | made_of)
         picks = []
         for name in scorers:
             for strategy in run.strategies:
@@ -122,9 +127,12 @@ def doubts_about(run, name, scorer):
         yield f"sampled otherwise than the calibration ({'; '.join(changed)}); p may be off"
 
 
+def stamped(path):
+    """{a file: its stamp}; 05 leaves out scores whose sources have changed."""
+    return {str(Path(path).absolute()): common.stamp(Path(path))}
 
 
-def write_scores(run, name, scorer):
+def write_scores(run, name, scorer, made_of):
     """Write the scores of all rollouts in the order of rollouts.jsonl, and the costs -> logits [R]."""
     keys, logits = common.score_run(scorer, run.path, f"{name}.pt")
     rows = []
@@ -133,8 +141,9 @@ def write_scores(run, name, scorer):
         rows.append({"id": problem, "sample": sample} | dict(zip(("score", "weight", "p"), scores)))
     rows = common.align(rows, common.keys_of(run.rows), run.path / "hidden.pt")
     common.write_jsonl(run.path / "scores" / f"{name}.jsonl", rows)
-    made = {"learned": learned_by(scorer, run), "model_stamp": run.meta.get("model_stamp")}
-    common.write_json(run.path / "scores" / f"{name}.cost.json", scorer.checkpoint.get("cost", {}) | made)
+    facts = {"learned": learned_by(scorer, run), "model_stamp": run.meta.get("model_stamp")}
+    cost = scorer.checkpoint.get("cost", {}) | facts | {"made_of": made_of}
+    common.write_json(run.path / "scores" / f"{name}.cost.json", cost)
     return np.array([row["score"] for row in rows])
 
 

@@ -162,7 +162,6 @@ def load_run(path, label_rows, left_out):
     places = np.array([*itertools.zip_longest(*places.values(), fillvalue=len(keys))]).T
     groups = [-1 if row.get("group") is None else row["group"] for row in label_rows]
     problems = {row["id"]: row for row in common.read_jsonl(path / "problems.jsonl")}
-    answers = path / "answers.jsonl"
     return RunArrays(
         path, common.read_meta(path), rollouts, ids,
         families=[problems[id].get("family", id) for id in ids],
@@ -171,8 +170,23 @@ def load_run(path, label_rows, left_out):
         judged=padded([row["label"] is not None for row in label_rows], places) > 0,
         cut=padded([row.get("finish") == "length" for row in rollouts], places),
         answer_groups=padded(groups, places, empty=-1).astype(int),
-        answers=common.read_jsonl(answers) if answers.is_file() else [],
+        answers=read_answers(path),
     )  # fmt: skip
+
+
+def read_answers(run):
+    """The rows of answers.jsonl; none where what picked them has changed since."""
+    file = run / "answers.jsonl"
+    rows = common.read_jsonl(file) if file.is_file() else []
+    costs = costs_of_answers(run, rows)
+    return [] if costs and all(map(changed_since, costs)) else rows
+
+
+def costs_of_answers(run, rows):
+    """The contents of NAME.cost.json of each seed of the scorer that picked, also of one not in --only."""
+    scorers = {row.get("scorer") for row in rows}
+    files = sorted((run / "scores").glob("*.jsonl"))
+    return [read_cost(file) for file in files if file.stem.partition("@")[0] in scorers]
 
 
 def padded(values, places, empty=0.0):
@@ -206,9 +220,8 @@ def read_all_scores(runs: list[RunArrays], only: list, studies: list) -> tuple[d
             method = file.stem.partition("@")[0]
             if study_of(method) not in (None, *studies):
                 continue
-            cost_file = file.with_suffix(".cost.json")
-            cost = common.read_json(cost_file) if cost_file.is_file() else {}
-            changed = [path for path, stamp in cost.get("made_of", {}).items() if is_changed(path, stamp)]
+            cost = read_cost(file)
+            changed = changed_since(cost)
             if only and not any(fnmatchcase(name, one) for name in (file.stem, method) for one in only):
                 left_out[file.stem] = "not in --only"
             elif changed:
@@ -223,6 +236,17 @@ def read_all_scores(runs: list[RunArrays], only: list, studies: list) -> tuple[d
         else:
             left_out.setdefault(name, "not in every run")
     return methods, left_out
+
+
+def read_cost(file):
+    """The content of NAME.cost.json beside NAME.jsonl."""
+    cost_file = file.with_suffix(".cost.json")
+    return common.read_json(cost_file) if cost_file.is_file() else {}
+
+
+def changed_since(cost):
+    """The files that scores were made of and that are others now."""
+    return [path for path, stamp in cost.get("made_of", {}).items() if is_changed(path, stamp)]
 
 
 @cache
@@ -345,12 +369,12 @@ def make_rows(runs: list[RunArrays], greedy: RunArrays | None, by_rule: dict, by
             votes.append(make_row(f"{name}, weighted vote", "vote", vote, scores, calibration))
     rows += votes
     if all({row["id"] for row in run.answers} >= {*run.ids} for run in runs):
-        rows.append(row_of_answers(runs, by_scorer))
+        rows.append(row_of_answers(runs))
     truth = [Scores(run, run.labels - ~run.judged) for run in runs]
     return [*rows, make_row("oracle", "oracle", by_score, truth)]
 
 
-def row_of_answers(runs, by_scorer):
+def row_of_answers(runs):
     """The row of answers.jsonl."""
     of_answers = []
     for run in runs:
@@ -362,7 +386,8 @@ def row_of_answers(runs, by_scorer):
     calibration = "+".join(sorted({name_scorer(name)[1] for name in scorers}))
     n = max(run.labels.shape[1] for run in runs)
     row = make_row("answers.jsonl, 04's choice", "choice", by_score, of_answers, calibration, sizes=[n])
-    row.in_sample = any(scores.cost.get("learned") for name in scorers for scores in by_scorer.get(name, ()))
+    costs = [cost for run in runs for cost in costs_of_answers(run.path, run.answers)]
+    row.in_sample = any(cost.get("learned") for cost in costs)
     return row
 
 

@@ -568,6 +568,26 @@ def test_costs(tmp_path, run_report, run_here):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("change", ["another scorer", "other rollouts"])
+def test_scores_of_04_and_its_answers_are_no_rows_where_their_scorer_or_rollouts_have_changed(
+    run, tmp_path, run_here, run_report, change
+):
+    scorer = first_dimension_scorer(tmp_path / "s.pt")
+    run_here("04_select.py", run, "--scorer", scorer)
+    assert {"s", "answers.jsonl, 04's choice"} <= run_report(run).rows.keys()
+    if change == "another scorer":
+        changed = first_dimension_scorer(scorer, pos_weight=2.0)
+    else:
+        changed = run / "rollouts.jsonl"
+        edit_jsonl(changed, lambda row: row | {"response": "sampled again"})
+    report.is_changed.cache_clear()
+    found = run_report(run)
+    assert not {"s", "answers.jsonl, 04's choice"} & found.rows.keys()
+    assert f"no row for s: {changed} has changed since" in found.printed
+    run_here("04_select.py", run, "--scorer", scorer)
+    assert {"s", "answers.jsonl, 04's choice"} <= run_report(run).rows.keys()
+
+
 @pytest.mark.parametrize("learned_from, evaluated_on, shared", [(12, 5, "5 of its 5"), (6, 12, "6 of its 12")])
 def test_the_same_problems_under_another_name_and_other_ids_are_in_sample(
     tmp_path, run_here, run_report, learned_from, evaluated_on, shared
@@ -597,13 +617,17 @@ def test_what_learned_from_the_problems_says_in_sample(run, run_report):
 
 
 @pytest.mark.parametrize("scorer, is_in_sample", [("scatr.a", True), ("scatr.b", False)])
-def test_the_row_of_answers_says_in_sample_where_the_scorer_that_chose_them_is(run, scorer, is_in_sample):
+def test_the_row_of_answers_says_in_sample_where_the_scorer_that_chose_them_is(
+    run, run_report, scorer, is_in_sample
+):
     add_scores(run, "scatr.a@32-1")
     add_scores(run, "scatr.a@32-2", cost={"learned": ["p1"]})
     add_scores(run, "scatr.b@32-1")
     picks = [{"id": f"p{i}", "sample": 0, "scorer": scorer} for i in range(12)]
     common.write_jsonl(run / "answers.jsonl", picks)
     assert rows_of(run)["answers.jsonl, 04's choice"].in_sample == is_in_sample
+    shown = run_report(run, "--only", "nothing").rows["answers.jsonl, 04's choice"]
+    assert shown["in_sample"] == is_in_sample, "also where no row of the scorer is shown"
 
 
 def test_a_rule_that_is_the_best_of_both_is_called_so_in_one_breath():
