@@ -128,20 +128,27 @@ class Row:
 def load_repetitions(paths: list[Path]) -> tuple[list[RunArrays], RunArrays | None, set]:
     """Load runs of one model and data set -> (runs, the greedy run beside them or None, ids left out).
 
-    A problem without a judged rollout in one of the runs is left out of all of them.
+    A problem without a judged rollout in one of the runs is left out of all of them. A greedy run of other
+    problems counts for nothing.
     """
-    greedy_paths = [file.parent for file in paths[0].resolve().parent.glob("greedy/labels.jsonl")]
+    texts = common.texts_of(paths[0])
+    greedy_paths = [path for path in greedy_beside(paths[0]) if common.texts_of(path) == texts]
     labels = {path: common.read_labels(path) for path in [*paths, *greedy_paths]}
     left_out = set()
     for rows in labels.values():
         left_out |= {row["id"] for row in rows} - {row["id"] for row in rows if row["label"] is not None}
     runs = [load_run(path, labels[path], left_out) for path in paths]
     for run in runs:
-        if (run.ids, run.meta.get("n")) != (runs[0].ids, runs[0].meta.get("n")):
+        is_alike = (run.ids, run.meta.get("n")) == (runs[0].ids, runs[0].meta.get("n"))
+        if not is_alike or common.texts_of(run.path) != texts:
             common.die(f"{run.path} has other problems or another N than {runs[0].path}; report them apart")
     greedy = [load_run(path, labels[path], left_out) for path in greedy_paths]
-    greedy = [run for run in greedy if run.ids == runs[0].ids]
     return runs, greedy[0] if greedy else None, left_out
+
+
+def greedy_beside(run):
+    """[the labelled greedy run beside a run]; nothing if there is none."""
+    return [file.parent for file in run.resolve().parent.glob("greedy/labels.jsonl")]
 
 
 def load_run(path, label_rows, left_out):
@@ -812,6 +819,8 @@ def make_section(model, dataset, paths, args):
     notes = []
     if unjudged := sum((run.valid & ~run.judged).sum() for run in runs):
         notes.append(f"{dataset}: {unjudged} answers have no label: a row leaves out where it picks one")
+    for path in greedy_beside(paths[0]) if greedy is None else ():
+        notes.append(f"{dataset}: no row for {path}: its problems are others")
     if left_out:
         notes.append(f"{dataset}: {len(left_out)} problems left out of all rows: no answer could be judged")
     for why in sorted({*not_read.values()}):

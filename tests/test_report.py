@@ -316,6 +316,31 @@ def test_a_problem_without_any_label_is_left_out_of_all_rows(tmp_path, run_repor
     assert "3 problems left out of all rows: no answer could be judged" in found.printed
 
 
+@pytest.mark.parametrize("others", ["fewer", "changed"])
+def test_a_greedy_run_of_other_problems_counts_for_nothing_and_is_named(tmp_path, run_report, others):
+    """Although one of its labels is null, and although problems that were changed have the old ids."""
+    run = make_run(tmp_path / "32")
+    alone = run_report(run)
+    greedy = make_run(tmp_path / "greedy", problems=6 if others == "fewer" else 12, n=1)
+    edit_jsonl(greedy / "labels.jsonl", lambda row: row | ({"label": None} if row["id"] == "p0" else {}))
+    if others == "changed":
+        edit_jsonl(greedy / "problems.jsonl", lambda row: row | {"prompt": row["prompt"].replace("1", "one")})
+    found = run_report(run)
+    assert found.rows == alone.rows and "left out of all rows" not in found.printed
+    assert f"made_up: no row for {greedy}: its problems are others" in found.printed
+
+
+def test_labels_by_hand_with_a_label_alone_are_enough(run, tmp_path, run_here, run_report):
+    """Of other programs than 02, without answers, groups, reasons and stamps."""
+    edit_jsonl(run / "labels.jsonl", lambda row: {name: row[name] for name in ("id", "sample", "label")})
+    run_here("03_train_scorer.py", run, "--configs", 1, "--workers", 1, "-o", tmp_path / "s.pt")
+    said = run_here("04_select.py", run, "--scorer", tmp_path / "s.pt").stdout
+    right = sum(row["label"] for row in common.read_jsonl(run / "answers.jsonl"))
+    assert f"{right} of 12 judged answers are right" in said
+    rows = run_report(run).rows
+    assert rows["answers.jsonl, 04's choice"]["correct"] == right and "majority vote" not in rows
+
+
 def test_the_share_of_cut_rollouts_is_in_the_summary_and_in_every_table(run, run_report):
     add_scores(run, "scatr.a@1", cost={"parameters": 5}, p=True)
     edit_jsonl(run / "rollouts.jsonl", lambda row: row | {"finish": "length" if row["id"] < "p2" else "stop"})
@@ -817,7 +842,9 @@ def test_repetitions_are_different_runs_of_the_same_problems_and_n(tmp_path):
     a = make_run(tmp_path / "a", problems=4, n=4)
     b = make_run(tmp_path / "b", problems=4, n=2)
     c = make_run(tmp_path / "c", problems=3, n=4)
-    for other in (b, c):
+    d = make_run(tmp_path / "d", problems=4, n=4)
+    edit_jsonl(d / "problems.jsonl", lambda row: row | {"prompt": "Of another file of this name"})
+    for other in (b, c, d):
         assert f"{other} has other problems or another N than {a}" in refusal(a, other)
 
 
