@@ -1598,7 +1598,8 @@ def begin_run(run, settings, model):
     if unsampled(run):
         meta = make_meta(run, settings, model)
     (run.folder / "rollouts.jsonl").unlink(missing_ok=True)
-    common.write_json(run.folder / "meta.json", meta | {"layers": layers, "extra": extra})
+    made = {"layers": layers, "extra": extra, "prompt_stamp": common.prompt_stamp(settings.tokenizer)}
+    common.write_json(run.folder / "meta.json", meta | made)
 
 
 def add_to_part(run, name, rollouts):

@@ -438,8 +438,8 @@ def make_checkpoint(task):
         "design": recipe.design, "vector": recipe.vector, "shape": list(task.rollouts.x.shape[1:]),
         "scale": task.scale, "feature_scale": task.feature_scale, "pos_weight": task.pos_weight,
         "model": meta["model"], "model_stamp": meta.get("model_stamp"), "layers_of_model": meta["n_layers"],
-        "sampling": common.sampling_of(meta), "config": task.configs[task.best["number"]],
-        "rules": common.RULES_STAMP,
+        "sampling": common.sampling_of(meta), "prompt_stamp": meta.get("prompt_stamp"),
+        "config": task.configs[task.best["number"]], "rules": common.RULES_STAMP,
         "asked": [way for run in recipe.runs for way in common.read_meta(run).get("asked", [])],
         "state": {name: torch.from_numpy(value) for name, value in task.weights.items()},
     }  # fmt: skip

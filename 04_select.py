@@ -119,7 +119,7 @@ def doubts_about(run, name, scorer):
         yield f"{name} learned from {count}, so its accuracy proves nothing"
     here = common.sampling_of(run.meta)
     there = scorer.checkpoint.get("sampling", here)
-    changed = common.asked_otherwise(run.meta.get("asked", []), scorer)
+    changed = common.asked_otherwise(run.meta.get("asked", []), scorer, run.meta.get("prompt_stamp"))
     for setting in {**here, **there}:
         if here.get(setting) != there.get(setting):
             changed.append(f"{setting} {here.get(setting, 'unknown')}, not {there.get(setting, 'unknown')}")

@@ -345,7 +345,7 @@ def stamp(*parts) -> str:
     for part in parts:
         content = part
         if isinstance(part, Path):
-            content = part.read_bytes()
+            content = np.memmap(part, mode="r") if part.stat().st_size else b""
         elif not isinstance(part, (bytes, memoryview)):
             content = json.dumps(part, sort_keys=True).encode()
         digest.update(hashlib.sha256(content).digest())  # of one length, so that parts do not run together
@@ -955,15 +955,23 @@ def messages_of(problem):
     return [{"role": "system", "content": SYSTEM[problem["kind"]]}, user]
 
 
+def prompt_stamp(tokenizer) -> str:
+    """A stamp of what makes a prompt of a problem: the chat template and our instructions."""
+    return stamp(tokenizer.chat_template, SYSTEM)
+
+
 def asked_as(problems: list[dict]) -> list[str]:
     """The kinds of problems, which decide how a model is asked."""
     return sorted({problem["kind"] for problem in problems})
 
 
-def asked_otherwise(asked: list[str], scorer: Scorer) -> list[str]:
-    """[what is unlike the calibration of a scorer], nothing or the kinds of problems."""
+def asked_otherwise(asked: list[str], scorer: Scorer, prompts: str | None = None) -> list[str]:
+    """[what is unlike the calibration of a scorer]: the kinds of problems, or their `prompt_stamp`."""
     learned = sorted({way.split()[0] for way in scorer.checkpoint.get("asked") or asked})
-    return [] if {*asked} <= {*learned} else [f"kind {', '.join(asked)}, not {', '.join(learned)}"]
+    changed = [] if {*asked} <= {*learned} else [f"kind {', '.join(asked)}, not {', '.join(learned)}"]
+    if prompts and scorer.checkpoint.get("prompt_stamp", prompts) not in (None, prompts):
+        changed.append("another chat template or system text")
+    return changed
 
 
 def without_system(messages):
