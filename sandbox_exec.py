@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Run untrusted (model-written) Python against tests, where it cannot harm the machine.
 
     python sandbox_exec.py program.py tests.py       # prints the verdict (Linux only)
@@ -14,9 +13,8 @@ A job is the keyword arguments of `run_tests`:
 
     code         text of the program; None or blank text gives the verdict `no code`
     tests        text with asserts, pytest's functions or unittest's classes; or a list of such texts, each of
-                 which runs after the program by itself; or {"inputs": [...], "outputs": [...]}: for each
-                 input the program must print the output and exit with status 0. Lines are compared without
-                 trailing blanks, numbers as decimals
+                 which runs after the program by itself; or {"inputs": [...], "outputs": [...]}, which it must
+                 print, and exit with status 0; 0.50 is .5, trailing blanks are nothing
     style        "check": the tests define check(candidate), which is called with the entry point; "pytest":
                  a function check is a helper; "auto", the default: "check" if they define it
     entry_point  name of the function under test; the style "check" needs it
@@ -29,25 +27,22 @@ A job is the keyword arguments of `run_tests`:
 `memory`, `killed: <why>`, `no code`, `syntax`, or `error: <what went wrong in the sandbox or the tests>`.
 `result.passed` is True or False, and None for an error.
 
-The machine is protected; the verdict is the tests'. Program and tests run in one process, as in every other
-evaluator, and a program is right if all tests pass. What models have been seen to do instead of solving a
-problem fails, by a few plain checks: to end before the tests do, to catch their asserts or skip them, to
-change what they use, to return objects that answer comparisons themselves. A model that is trained against
-these tests can cheat here as it can everywhere.
+The machine is protected; the verdict is the tests', which run in one process with the program. Right is a
+program with which they run to their end, run an assert, and fail or skip nothing. That is all: one that
+changes what they use, or whose objects answer their comparisons, can cheat here as it can everywhere.
 
-Tests that need more than functions, asserts, unittest's classes and pytest's `raises` are run by pytest, in
-the same process; where it is not installed, they are not judged (but for `approx` of a number). A program
-that reads and prints runs alone, and the caller compares what it printed.
+Tests that need more of pytest than `raises` are run by it; where it is not installed, they are not judged.
+A program that reads and prints runs alone, and the caller compares what it printed.
 
 `pool.banner` says what protects this machine (from Linux 4.18 on). A Pool starts only where no program can
 write what the caller reads later, unless the caller says `unsafe=True`. Not covered: bugs of the kernel, side
 channels, reading /usr and the Python installation, filling the disk where there are no namespaces, and files
 that tests leave in the folder that they share with the program. Sockets are always refused.
 """
+
 import ast
 import atexit
 import builtins
-import collections
 import contextlib
 import ctypes
 import errno
@@ -80,28 +75,29 @@ from concurrent import futures
 from decimal import Decimal
 
 LAYERS = ("rlimits", "namespaces", "landlock", "seccomp")
-CPU_S = 10                                        # defaults of a job
+CPU_S = 10  # defaults of a job
 MEMORY_MB = 1024
-TREE_FACTOR = 1.5                                 # what all processes may hold, in units of memory_mb
-PROCESSES = 64                                    # limits that no job can change
+TREE_FACTOR = 1.5  # what all processes may hold, in units of memory_mb
+PROCESSES = 64  # limits that no job can change
 OPEN_FILES = 256
 STACK_MB = 64
-FILE_MB = 64                                      # of one file
+FILE_MB = 64  # of one file
 
 
 class Result(typing.NamedTuple):
     reason: str
     cpu_s: float = 0.0
-    memory_mb: float = 0.0                        # the most that all processes of the job were seen to hold
+    memory_mb: float = 0.0  # the most that all processes of the job were seen to hold
 
     @property
     def passed(self) -> bool | None:
         return None if self.reason.startswith("error") else self.reason == "passed"
 
 
-# ------------------------------------------------------------------------------------- the caller's process
+# ---- The caller's process
 # A Pool has two threads for each fork server, so that the next job is ready when one ends. `judge` turns a
 # job into one process, or one for each input of a program that prints, and their answers into a Result.
+
 
 def run_tests(code: str, tests: str | dict, **job) -> Result:
     """Judge one program on a server that stays until the interpreter ends; `job` as in the first page."""
@@ -117,8 +113,8 @@ class Pool(contextlib.AbstractContextManager):
     """`workers` fork servers (default: one a core). `disable` names some of LAYERS, to try what remains."""
 
     def __init__(self, workers: int | None = None, disable: typing.Sequence[str] = (), unsafe: bool = False):
-        workers = workers or len(os.sched_getaffinity(0))      # a batch job has few of a large machine
-        self.threads = futures.ThreadPoolExecutor(2 * workers)    # half of them make the next jobs ready
+        workers = workers or len(os.sched_getaffinity(0))  # a batch job has few of a large machine
+        self.threads = futures.ThreadPoolExecutor(2 * workers)  # half of them make the next jobs ready
         self.servers = []
         self.idle = queue.SimpleQueue()
         try:
@@ -127,8 +123,8 @@ class Pool(contextlib.AbstractContextManager):
                 self.idle.put(self.servers[-1])
             self.banner = self.servers[0].banner
             if "verdict=protected" not in self.banner and not unsafe:
-                raise RuntimeError("a program could write what the caller reads later, so verdicts would not "
-                                   f"be sound; only Pool(unsafe=True) runs here; {self.banner}")
+                why = "a program could write what the caller reads; only Pool(unsafe=True) runs here"
+                raise RuntimeError(f"verdicts would not be sound: {why}; {self.banner}")
         except BaseException:
             self.close()
             raise
@@ -137,7 +133,7 @@ class Pool(contextlib.AbstractContextManager):
         for server in self.servers:
             server.end()
         self.threads.shutdown(cancel_futures=True)
-        for server in self.servers:               # those that a thread has started again meanwhile
+        for server in self.servers:  # those that a thread has started again meanwhile
             server.end()
 
     __exit__ = close
@@ -158,9 +154,8 @@ class Pool(contextlib.AbstractContextManager):
         return judge(self.run, **job)
 
     def run(self, header, outcomes, job, given=None):
-        """Run one process, which reads `job`. Add to `outcomes` what `run_job` reports, and its `answer`, or
-        what a program printed that got `given` as standard input. Answers come on a socket: a program could
-        open another's files through /proc, but no sockets."""
+        """Run a process for a job, a script's with its input; return its outcome and add it to `outcomes`."""
+        # Answers come on a socket: a program could open another's files through /proc, but no sockets.
         is_script = given is not None
         header = {**header, "is_script": is_script}
         contents = [given, b"", b""] if is_script else []
@@ -182,15 +177,17 @@ class Pool(contextlib.AbstractContextManager):
         return outcome
 
 
-def judge(run_job, code, tests, style="auto", entry_point=None, prelude="", cpu_s=CPU_S, wall_s=None,
-          memory_mb=MEMORY_MB):
+def judge(
+    run_job, code, tests, style="auto", entry_point=None, prelude="", cpu_s=CPU_S, wall_s=None,
+    memory_mb=MEMORY_MB,
+):  # fmt: skip
     """The Result of one job. `run_job` is a pool's: it runs a process."""
-    code = str(code or "")                        # a text of numpy's is one of a class of its own
+    code = str(code or "")  # a text of numpy's is one of a class of its own
     if not code.strip():
         return Result("no code")
     preload = [library for library in ("numpy", "unittest") if library in f"{code} {tests} {prelude}"]
-    header = {"preload": preload, "cpu_s": float(cpu_s), "memory_mb": int(memory_mb),
-              "asleep_s": 2 * float(cpu_s) if wall_s is None else float(wall_s)}
+    asleep_s = float(2 * cpu_s if wall_s is None else wall_s)
+    header = {"preload": preload, "cpu_s": float(cpu_s), "memory_mb": int(memory_mb), "asleep_s": asleep_s}
     outcomes = []
     run = functools.partial(run_job, header, outcomes)
     try:
@@ -215,14 +212,14 @@ def read_pairs(tests):
     if not all(isinstance(side, (list, tuple)) and len(side) == len(pairs[0]) > 0 for side in pairs):
         raise Verdict("error: tests must be text or {'inputs': [...], 'outputs': [...]} of equal length")
     others = [name for name in tests if name not in ("inputs", "outputs") and tests[name] is not None]
-    if others:                                    # such as fn_name, of a function that would be called
+    if others:  # such as fn_name, of a function that would be called
         raise Verdict(f"error: beside inputs and outputs nothing is known, not {', '.join(map(str, others))}")
     return pairs
 
 
 def judge_tests(run, job):
-    """The reason that the process sends when the tests have ended. It knows a token, so that what a program
-    writes to the same socket is not taken for an answer."""
+    """The reason that the process sends when the tests have ended."""
+    # with a token, so that what a program writes to the same socket is not taken for an answer
     token = os.urandom(8).hex()
     outcome = run({**job, "token": token})
     if outcome.ended:
@@ -245,7 +242,7 @@ def judge_script(run, code, inputs, outputs):
         if done.exit:
             last = done.errors[-2000:].decode("utf-8", "replace").strip().rpartition("\n")[2]
             return f"{where}: exit status {done.exit} {last[:200]}".strip()
-        is_flood = len(done.printed) > 40 * len(wanted) + 2**20    # too much to compare by lines
+        is_flood = len(done.printed) > 40 * len(wanted) + 2**20  # too much to compare by lines
         if is_flood or not same_lines(done.printed.decode("utf-8", "replace"), wanted):
             return f"{where}: wrong output"
     return "passed"
@@ -264,12 +261,12 @@ def same_lines(printed, wanted):
 def same_line(ours, theirs):
     """Equal, or equal as decimals, word by word, where at least one of them is no integer: 0.50 is .5."""
     both = ours + theirs
-    are_numbers = re.search("[.eE]", both) and not re.search(r"[^-+.\deE\s]", both)    # no 1_0, no inf
+    are_numbers = re.search("[.eE]", both) and not re.search(r"[^-+.\deE\s]", both)  # no 1_0, no inf
     if ours == theirs or not are_numbers:
         return ours == theirs
     try:
         return [*map(Decimal, ours.split())] == [*map(Decimal, theirs.split())]
-    except ArithmeticError:                       # such as "e"
+    except ArithmeticError:  # such as "e"
         return False
 
 
@@ -289,19 +286,22 @@ class Server:
         """Start a process, and return whether it can use all layers that are not disabled."""
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # the caller's folder, the first of sys.path, may have a module named as one of the library's
-        start = ("import marshal, sys\ndel sys.path[0]\nmodule = {'__name__': 'sandbox_exec'}\n"
-                 "exec(marshal.load(sys.stdin.buffer), module)\n"
-                 f"module['serve']({theirs.fileno()}, {self.disabled})")
+        start = (
+            "import marshal, sys\ndel sys.path[0]\nmodule = {'__name__': 'sandbox_exec'}\n"
+            "exec(marshal.load(sys.stdin.buffer), module)\n"
+            f"module['serve']({theirs.fileno()}, {self.disabled})"
+        )
         with theirs:
-            self.process = subprocess.Popen([sys.executable, "-s", "-B", "-c", start],
-                                            pass_fds=[theirs.fileno()], env=clean_environment(),
-                                            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+            self.process = subprocess.Popen(
+                [sys.executable, "-s", "-B", "-c", start], pass_fds=[theirs.fileno()],
+                env=clean_environment(), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+            )  # fmt: skip
         with contextlib.suppress(OSError), self.process.stdin as file:
             file.write(this_file_compiled())
         self.banner = "its server died at once"
         with contextlib.suppress(OSError):
             self.banner = receive(self.socket)[0].decode()
-        is_ready = self.banner.startswith("sandbox: ")         # else it says why not
+        is_ready = self.banner.startswith("sandbox: ")  # else it says why not
         if not is_ready:
             self.end()
         return is_ready
@@ -309,10 +309,10 @@ class Server:
     def end(self):
         """Close the connection: for the server this is the order to kill all that it has started."""
         with contextlib.suppress(OSError):
-            self.socket.shutdown(socket.SHUT_RDWR)                         # wakes a thread that reads it
+            self.socket.shutdown(socket.SHUT_RDWR)  # wakes a thread that reads it
         self.socket.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(60)                 # a busy machine takes its time
+            self.process.wait(60)  # a busy machine takes its time
         end_tree(self.process.pid)
         self.process.kill()
         self.process.wait()
@@ -320,11 +320,11 @@ class Server:
     def exchange(self, header, files):
         """The fork server's report on one run; if there is none, start a new server."""
         with contextlib.suppress(OSError):
-            self.socket.settimeout(60 + 20 * (header["cpu_s"] + header["asleep_s"]))     # it may be busy
+            self.socket.settimeout(60 + 20 * (header["cpu_s"] + header["asleep_s"]))  # it may be busy
             socket.send_fds(self.socket, [marshal.dumps(header)], [file.fileno() for file in files])
             return ast.literal_eval(receive(self.socket)[0].decode())
         self.end()
-        with contextlib.suppress(OSError):        # with the same layers; the next job tries again
+        with contextlib.suppress(OSError):  # with the same layers; the next job tries again
             self.launch()
         raise Verdict("error: the server of this job died or hung")
 
@@ -332,17 +332,19 @@ class Server:
 @functools.cache
 def this_file_compiled():
     """A server that compiled this file would keep megabytes of memory for it, and so would all its forks."""
-    source = "".join(linecache.getlines(__file__, globals()))              # it may lie in an archive
+    source = "".join(linecache.getlines(__file__, globals()))  # it may lie in an archive
     return marshal.dumps(compile(source, __file__, "exec", dont_inherit=True, optimize=0))
 
 
 def clean_environment():
     """None of the caller's secrets; one thread for each numeric library, so that a job's time is its own."""
     kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "TMPDIR") if name in os.environ}
-    return {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONUTF8": "1", "USER": "sandbox",
-            "PYTHONHASHSEED": "0", "MALLOC_ARENA_MAX": "2", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            "LD_BIND_NOW": "1",                   # what is bound later costs each fork copied pages
-            "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", **kept}
+    return {
+        "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONUTF8": "1", "USER": "sandbox",
+        "PYTHONHASHSEED": "0", "MALLOC_ARENA_MAX": "2", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "LD_BIND_NOW": "1",  # what is bound later costs each fork copied pages
+        "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", **kept,
+    }  # fmt: skip
 
 
 def memory_file(data):
@@ -354,23 +356,27 @@ def memory_file(data):
 
 
 def receive(sock):
-    """(data, descriptors). The server gets marshal, which is fast, and answers in the text of a literal,
-    which is no danger to the caller even from a server that a program had taken over."""
+    """(data, descriptors) of the next message."""
+    # The server gets marshal, which is fast, and answers in the text of a literal, which is no danger to
+    # the caller even from a server that a program had taken over.
     data, descriptors, _, _ = socket.recv_fds(sock, 1 << 16, 8)
     if not data:
         raise ConnectionError
     return data, descriptors
 
 
-# ------------------------------------------------------------------------------------- reading the tests
+# ---- Reading the tests
 # The caller's process compiles the tests, once for many programs with the same tests. Each assert and other
-# check is wrapped in a call that counts it and looks at what it compares.
+# check is wrapped in a call that counts it.
 
-MORE_OF_PYTEST = re.compile(r"""                  # what only pytest itself can run
-    \bpytest\.(?!(raises|approx|main)\b)\w | \bpytest[ ]as\b | ^from[ ]pytest[ ]import[ ](?!(raises|approx)$)
+MORE_OF_PYTEST = re.compile(
+    r"""                  # what only pytest itself can run
+    \bpytest\.(?!(raises|main)\b)\w | \bpytest[ ]as\b | ^from[ ]pytest[ ]import[ ](?!raises$)
     | \braises\([^()'"]*,(?!\s*match=) | \braises\([^:]*\)[ ]as[ ](?P<e>\w+)(?s:.*)\b(?P=e)[.](?!type|value)
     | ^[ ]*async[ ]def[ ]test | ^[ ]*def[ ]test\w*\((?!\)|self\b|cls\b)        # with fixtures
-    | ^def[ ](setup|teardown)_ | ^class[ ]Test\w*(?!.*TestCase)""", re.MULTILINE | re.VERBOSE)
+    | ^def[ ](setup|teardown)_ | ^class[ ]Test\w*(?!.*TestCase)""",
+    re.MULTILINE | re.VERBOSE,
+)
 
 
 class Verdict(Exception):
@@ -380,96 +386,63 @@ class Verdict(Exception):
 @functools.lru_cache(128)
 def read_tests(text, prelude, style, entry_point):
     """What the process of a job needs to know of its tests: a dictionary for marshal."""
-    wrapper = ChecksWrapper()
+    counter = CheckCounter()
     try:
         ast.parse(prelude)
-    except SyntaxError:                           # it ends inside a function, which the program continues
+    except SyntaxError:  # it ends inside a function, which the program continues
         prelude += "\n    pass\n"
     try:
         tree = ast.parse(text, "tests.py")
-        modules = {getattr(node, "module", None) or alias.name
-                   for node in ast.walk(ast.parse(f"{text}\n{prelude}"))
-                   if isinstance(node, (ast.Import, ast.ImportFrom)) for alias in node.names}
+        nodes = ast.walk(ast.parse(f"{text}\n{prelude}"))
+        imports = [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
+        modules = {getattr(node, "module", None) or name.name for node in imports for name in node.names}
         functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
-        tree = ast.fix_missing_locations(wrapper.visit(tree))
+        tree = ast.fix_missing_locations(counter.visit(tree))
         tests_code = compile(tree, "tests.py", "exec", dont_inherit=True, optimize=0)
         prelude_code = compile(prelude, "prelude.py", "exec", dont_inherit=True, optimize=0)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
         raise Verdict(f"error: the tests or the prelude do not parse: {problem}"[:500]) from None
-    if not wrapper.found:
+    if not counter.found:
         raise Verdict("error: the tests have no assert")
-    has_pytest = importlib.util.find_spec("pytest") is not None
-    is_helper = text.count("check(") > 1 and not entry_point               # the tests call it themselves
+    is_helper = text.count("check(") > 1 and not entry_point  # the tests call it themselves
     is_check = (style == "check" or style == "auto" and "check" in functions) and not is_helper
     if is_check and not (entry_point and "check" in functions):
         raise Verdict("error: tests of the style check define check(candidate) and need an entry_point")
     return {
         "tests": text,
-        "prelude": prelude,
         "tests_code": tests_code,
         "prelude_code": prelude_code,
         "modules": sorted(modules - {"solution", "tests", "__main__", "pytest"}),
-        "used": sorted({*re.findall(r"\w+", text), entry_point}),   # also in eval("add(1, 2)")
+        "used": sorted({*re.findall(r"\w+", text), entry_point}),  # also in eval("add(1, 2)")
         "entry_point": entry_point,
         "is_check": is_check,
-        "need_pytest": bool(MORE_OF_PYTEST.search(text)) or "approx" in text and has_pytest,
+        "need_pytest": bool(MORE_OF_PYTEST.search(text)),
     }
 
 
-# By which methods an object could answer for itself: to an operator, a function, or an assert that compares.
-EQUALITY = "__eq__", "__ne__"
-ORDER = "__lt__", "__le__", "__gt__", "__ge__"
-MEMBERSHIP = *EQUALITY, "__contains__"
-ALL_ANSWERS = *MEMBERSHIP, *ORDER, "__iter__", "__len__", "__class__"
-ANSWERS = {ast.Eq: EQUALITY, ast.NotEq: EQUALITY, ast.In: MEMBERSHIP, ast.NotIn: MEMBERSHIP, ast.Is: (),
-           ast.IsNot: (), "isinstance": ["__class__"], "len": ["__len__"]}
-COMPARES = re.compile(r"assert\w*([Ee]qual|Less|Greater|In$|close|ion$)")      # unittest, numpy, EvalPlus
+class CheckCounter(ast.NodeTransformer):
+    """Wraps the checks of tests (assert, assert...(), raises, warns, fail, an if that raises) in a call."""
 
-
-class ChecksWrapper(ast.NodeTransformer):
-    """Wrap the checks of the tests in calls that count them: asserts, calls of assert..., raises, warns and
-    fail, and ifs that raise; and in these the comparisons, to look at what is compared."""
-    found = 0                                     # checks in the text
-    inside = 0                                    # how many checks the node at hand is in
+    found = 0  # checks in the text
 
     def generic_visit(self, node):
-        function = getattr(node, "func", None)    # of a call
-        called = getattr(function, "attr", getattr(function, "id", ""))
-        is_if = isinstance(node, ast.If) and any(isinstance(inner, ast.Raise) for inner in node.body)
-        is_call = called.startswith("assert") or called in ("raises", "warns", "fail")
-        is_check = is_if or is_call or isinstance(node, ast.Assert)
-        self.found += is_check
-        self.inside += is_check
         super().generic_visit(node)
-        methods = ANSWERS.get(called, ALL_ANSWERS if COMPARES.match(called) else ())
-        is_asked = is_call or self.inside and called in ANSWERS
-        if self.inside and isinstance(node, ast.Compare):
-            kinds = dict.fromkeys(method for kind in node.ops for method in ANSWERS.get(type(kind), ORDER))
-            node, methods, is_asked = as_call(node), kinds, True
-        if is_asked:
-            node.args = [ast.Constant(is_call), ast.Constant((*methods,)), node.func, *node.args]
-            node.func = ast.Name("__ask__", ast.Load())
-        elif is_check:
-            node.test = ast.Call(ast.Name("__check__", ast.Load()), [node.test, ast.Constant(not is_if)], [])
-        self.inside -= is_check
+        function = getattr(node, "func", None)  # of a call
+        called = getattr(function, "attr", getattr(function, "id", ""))
+        is_call = called.startswith("assert") or called in ("raises", "warns", "fail")
+        is_if = isinstance(node, ast.If) and any(isinstance(inner, ast.Raise) for inner in node.body)
+        if is_call or is_if or isinstance(node, ast.Assert):
+            field = "func" if is_call else "test"
+            setattr(node, field, ast.Call(ast.Name("__ran__", ast.Load()), [getattr(node, field)], []))
+            self.found += 1
         return node
 
 
-def as_call(comparison):
-    """For a < b, (lambda operand_0, operand_1: operand_0 < operand_1)(a, b)."""
-    operands = [comparison.left, *comparison.comparators]
-    names = [f"operand_{place}" for place in range(len(operands))]
-    function = ast.parse(f"lambda {', '.join(names)}: 0", mode="eval").body
-    comparison.left, *comparison.comparators = [ast.Name(name, ast.Load()) for name in names]
-    function.body = comparison
-    return ast.Call(function, operands, [])
-
-
-# ------------------------------------------------------------------------------------- the fork server
+# ---- The fork server
 # It runs one job after the other, and reads no program and no tests, because its forks inherit its memory.
 
-cage = None                                       # the Cage of this server and of its forks
-proc_fd = None                                    # descriptor of /proc, which a private root does not have
+cage = None  # the Cage of this server and of its forks
+proc_fd = None  # descriptor of /proc, which a private root does not have
 
 
 def serve(descriptor, disabled):
@@ -480,14 +453,14 @@ def serve(descriptor, disabled):
     try:
         try:
             cage.enter()
-        except OSError as problem:                # the machine lacks a layer
+        except OSError as problem:  # the machine lacks a layer
             control.send(str(problem).encode())
             return
         control.send(cage.banner().encode())
         while True:
             data, descriptors = receive(control)
             job = marshal.loads(data)
-            for library in job["preload"]:        # once, before the fork
+            for library in job["preload"]:  # once, before the fork
                 if library not in sys.modules and importlib.util.find_spec(library):
                     importlib.import_module(library)
                     cage.settle()
@@ -495,7 +468,7 @@ def serve(descriptor, disabled):
             for descriptor in descriptors:
                 os.close(descriptor)
             control.send(repr(report).encode())
-    except ConnectionError:                       # the caller is gone
+    except ConnectionError:  # the caller is gone
         pass
     finally:
         while end_tree(os.getpid()):
@@ -509,7 +482,7 @@ def serve(descriptor, disabled):
 def run_job(job, descriptors, control):
     """Start the process of a job, watch it, leave nothing of it behind, and report how it ended."""
     try:
-        if job["is_script"]:                      # descriptors are from 0 on, as the function expects them
+        if job["is_script"]:  # descriptors are from 0 on, as the function expects them
             pid = cage.spawn(descriptors[:4], job, run_script)
         else:
             pid = cage.spawn([cage.null] * 3 + descriptors, job, run_program_and_tests)
@@ -517,7 +490,7 @@ def run_job(job, descriptors, control):
         end_tree(os.getpid())
         return {"ended": f"error: no process started: {problem}", "exit": 0, "cpu_s": 0, "memory_mb": 0}
     ended, cpu, memory = watch(job, pid, control)
-    kill(pid)                                     # if it has ended by itself, it keeps its status
+    kill(pid)  # if it has ended by itself, it keeps its status
     _, status, usage = os.wait4(pid, 0)
     status = os.waitstatus_to_exitcode(status)
     if status < 0 and not ended:
@@ -539,7 +512,7 @@ def watch(job, pid, control):
         signal.sigtimedwait([signal.SIGCHLD], 0.05)
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             break
-        if select.select([control], [], [], 0)[0]:             # nothing is sent meanwhile
+        if select.select([control], [], [], 0)[0]:  # nothing is sent meanwhile
             raise ConnectionError
         processes = tree(os.getpid())
         cpu_now, queued, memory_now = usage(processes)
@@ -563,8 +536,7 @@ def kill(pid):
 
 
 def end_tree(pid):
-    """Kill all descendants and reap those that are children of this process. Call it until it finds none:
-    what it kills may have started more."""
+    """Kill all descendants and reap the children; call it until it finds none, as these may start more."""
     found = tree(pid)
     for child in found:
         kill(child)
@@ -579,8 +551,7 @@ def tree(pid):
     found = [pid]
     for parent in found:
         for thread in proc(f"{parent}/task", os.listdir):
-            children = proc(f"{parent}/task/{thread}/children").split()
-            found += [int(child) for child in children]
+            found += map(int, proc(f"{parent}/task/{thread}/children").split())
     return found[1:]
 
 
@@ -602,19 +573,20 @@ def usage(pids):
         stat = proc(f"{pid}/stat").rpartition(b")")[2].split()
         if stat:
             cpu += sum(map(int, stat[11:15])) / os.sysconf("SC_CLK_TCK")
-            memory += max(0, int(stat[21]) * resource.getpagesize() - cage.base_rss)   # without the server's
+            memory += max(0, int(stat[21]) * resource.getpagesize() - cage.base_rss)  # without the server's
         for thread in proc(f"{pid}/task", os.listdir):
             queued += int((proc(f"{pid}/task/{thread}/schedstat").split() or [0, 0])[1]) / 1e9
     return cpu, queued, memory
 
 
-# ------------------------------------------------------------------------------------- a program's process
+# ---- A program's process
 # `run_program_and_tests` or `run_script` is the whole life of a forked process. Descriptors 0, 1 and 2 are
 # those of every program, 3 is a file with the job. A process with tests answers the caller through 4.
 
+
 def read_job():
     job = marshal.loads(os.pread(3, os.lseek(3, 0, os.SEEK_END), 0))
-    os.close(3)                                   # the program must not read it again
+    os.close(3)  # the program must not read it again
     return job
 
 
@@ -623,34 +595,24 @@ def run_program_and_tests():
     job = read_job()
     token = job.pop("token")
     try:
-        judge_program(job)
+        import_for_tests(job)
+        os.write(4, b"started")
+        run_tests_in(job, *load_program(job))
         reason = "passed"
     except BaseException as problem:
         reason = explain(problem)
     os.write(4, (token + reason[:500]).encode("utf-8", "replace"))
 
 
-def judge_program(job):
-    """End if the program is right, else raise what is wrong."""
+def import_for_tests(job):
+    """Import what the tests and the prelude import, before the program could change it."""
     modules = job["modules"] + ["pytest"] * job["need_pytest"]
     for module in modules:
         package = module.partition(".")[0]
         if not importlib.util.find_spec(package):
             raise Verdict(f"error: the tests need {package!r}, which is not installed")
-        with contextlib.suppress(Exception):      # the tests will say it
+        with contextlib.suppress(Exception):  # the tests will say it
             importlib.import_module(module)
-    copies = copies_of_names(modules, job["used"])
-    os.write(4, b"started")
-    program, prelude = load_program(job)
-    refuse_changes(copies)
-    run_tests_in(job, program, prelude)
-    refuse_changes(copies, job["tests"])
-    if checks.caught:
-        raise Verdict("failed: the program caught an assert of the tests")
-    if checks.liar:
-        raise Verdict(f"failed: an object of the program's own class {checks.liar} answered the tests")
-    if not checks.ran:
-        raise Verdict("failed: the tests ran no assert")
 
 
 def new_module(*names):
@@ -668,7 +630,7 @@ def compile_program(code):
 def load_program(job):
     """Run the prelude and the program in one module: its names, and those that the prelude has for tests."""
     compiled = compile_program(job["code"])
-    if {"py", "reload", "subprocess", "runpy"} & set(job["used"]):         # tests that start it as a file
+    if {"py", "reload", "subprocess", "runpy"} & set(job["used"]):  # tests that start it as a file
         with open("solution.py", "w", encoding="utf-8", errors="surrogatepass") as copy:
             copy.write(job["code"])
         sys.path.insert(0, os.getcwd())
@@ -677,15 +639,15 @@ def load_program(job):
     before = set(program)
     try:
         exec(job["prelude_code"], program)
-    except BaseException as problem:              # it is trusted code
+    except BaseException as problem:  # it is trusted code
         raise Verdict(f"error: the prelude ends in {type(problem).__name__}: {problem}") from None
     name = job["entry_point"]
-    program.pop(name, None)                       # a stub there
+    program.pop(name, None)  # a stub there
     prelude = {key: value for key, value in program.items() if key not in before}
     exec(compiled, program)
     if name not in program and hasattr(program.get("Solution"), name):
         program[name] = getattr(program["Solution"](), name)
-    module.__all__ = []                           # tests that import * get only the names that they lack
+    module.__all__ = []  # tests that import * get only the names that they lack
     return program, prelude
 
 
@@ -713,118 +675,38 @@ def run_script():
     os._exit(status & 255)
 
 
-# ------------------------------------------------------------------------------------- plain checks
-# A program that ends before its tests do, such as by os._exit(0), has sent no answer; the rest is found here.
+# ---- Running tests
 
-PLAIN = {int, float, bool, complex, str, bytes, type(None)}
-CONTAINERS = {list, tuple, set, frozenset, dict, collections.deque}
-CATCHES = "except|[rR]aises|suppress|expectedFailure|xfail"    # says that an assert of the tests may fail
-checks = types.SimpleNamespace(ran=0, caught=set(), liar="", tests="")
-
-
-def copies_of_names(modules, used):
-    """[(path, namespace, copy of it)] of these modules and their classes, and of the builtins that are used.
-    To look at all builtins would copy many pages, so that is done for unittest and pytest alone."""
-    inner = tuple(f"{name}." for name in ("unittest", "_pytest") if name.strip("_") in modules)
-    within = [path for path in sys.modules if path.startswith(inner)] if inner else []
-    kept = {path: sys.modules[path] for path in [*modules, *within] if path in sys.modules}
-    copies = [("sys.modules", sys.modules, kept)]
-    for path, module in kept.items():
-        copies.append((path, vars(module), dict(vars(module))))
-        for name, value in copies[-1][2].items():
-            if isinstance(value, type):
-                copies.append((f"{path}.{name}", vars(value), dict(vars(value))))
-    known = vars(builtins)
-    return [*copies, ("builtins", known, {name: known[name] for name in known if inner or name in used})]
-
-
-def refuse_changes(copies, tests=""):
-    """Raise the path of a function, class or module that is another one now, as after
-    `unittest.TestCase.assertEqual = print`. The tests may set or patch what they like."""
-    for path, namespace, before in copies:
-        for name, value in before.items():
-            if namespace.get(name) is value or name[0] == "_" and type(namespace) is dict:
-                continue
-            is_set_by_tests = re.search(rf"""\b{name}\s*=(?!=)|\b{name}["']""", tests)
-            is_checked = callable(value) or isinstance(value, (classmethod, property, types.ModuleType))
-            if is_checked and not is_set_by_tests:
-                raise Verdict(f"failed: the program changed {path}.{name}")
-
-
-def check(value, is_assert):
-    """The test of an assert or if. An assert that fails where the program called it could be caught, by
-    `except Exception: pass`, or in a `with` of the program's object; that it holds later makes up for it.
-    What an if raises the program may have to catch."""
-    checks.ran += 1
-    frame = sys._getframe(1)
-    files = (caller.f_code.co_filename for caller, _ in traceback.walk_stack(frame))
-    if value:
-        checks.caught.discard(frame.f_lineno)
-    elif is_assert and ("solution.py" in files or not re.search(CATCHES, checks.tests)):
-        checks.caught.add(frame.f_lineno)
-    return value
-
-
-def ask(is_check, methods, function, /, *values, **named):
-    """The value of a call or comparison in a check. It notes an object that is compared with a value by a
-    method of a class which only the program knows, such as `def __eq__(self, other): return True`."""
-    checks.ran += is_check
-    if methods:
-        liars = [own_class(value, methods) for value in (*values, *named.values())]
-        if any(liars) and (len(liars) == 1 or not all(liars)):
-            checks.liar = max(liars)
-    return function(*values, **named)
-
-
-def own_class(value, methods, levels=3):
-    """The name of the class of such an object, or of one in it; a class that the tests name is none."""
-    kind = type(value)
-    if kind in PLAIN:
-        return ""
-    if kind in CONTAINERS:
-        parts = [*value, *value.values()] if kind is dict else value
-        is_plain = levels == 0 or PLAIN.issuperset(map(type, parts))
-        return "" if is_plain else max(own_class(part, methods, levels - 1) for part in parts)
-    own = [base for base in kind.__mro__ if base.__module__ in ("solution", "__main__")]
-    if any(re.search(rf"\b{re.escape(base.__name__)}\b", checks.tests) for base in own):
-        return ""
-    for method in methods:
-        definer = next((base for base in kind.__mro__ if method in vars(base)), object)
-        file = getattr(getattr(vars(definer).get(method), "__code__", None), "co_filename", "")
-        is_generated = file == "<string>" and "__dataclass_fields__" in vars(definer)
-        if definer in own and not is_generated or file == "solution.py":
-            return kind.__name__
-    return ""
-
-
-def refuse_skip():
-    """Such as `raise unittest.SkipTest` in a program, where the tests skip none of theirs."""
-    if not re.search("skip|xfail", checks.tests, re.IGNORECASE):
-        raise Verdict("failed: the program skipped a test")
-
-
-# ------------------------------------------------------------------------------------- running tests
 
 def run_tests_in(job, program, prelude):
-    """Run the tests of a job, which get the names of program and prelude that they lack."""
+    """Raise what is wrong; the tests get the names of program and prelude that they lack."""
     linecache.cache["tests.py"] = (len(job["tests"]), None, job["tests"].splitlines(True), "tests.py")
     tests = new_module("tests")
-    names = {name: program[name] for name in job["used"] if name in program and not hasattr(tests, name)
-             and (name == job["entry_point"] or not hasattr(builtins, name))}
+    shadows = {*vars(tests), *vars(builtins)} - {job["entry_point"]}
+    names = {name: program[name] for name in job["used"] if name in program and name not in shadows}
     for name, value in prelude.items():
-        ours = program.get(name)                  # models like to repeat the classes of a prompt
+        ours = program.get(name)  # models like to repeat the classes of a prompt
         names[name] = ours if isinstance(value, type) and isinstance(ours, type) else value
-    vars(tests).update(names, __check__=check, __ask__=ask)
-    checks.tests = f"{job['tests']} {job['prelude']}"
+    checks_ran = itertools.count()
+
+    def ran(value):
+        next(checks_ran)
+        return value
+
+    vars(tests).update(names, __ran__=ran)
     if job["is_check"] and job["entry_point"] not in names:
         raise Verdict(f"failed: the program does not define {job['entry_point']}")
     if not job["need_pytest"]:
-        sys.modules["pytest"] = types.SimpleNamespace(raises=raises, approx=approx)
+        sys.modules["pytest"] = types.SimpleNamespace(raises=raises)
     exec(job["tests_code"], vars(tests))
     if job["is_check"]:
         vars(tests)["check"](vars(tests)[job["entry_point"]])
     run = run_with_pytest if job["need_pytest"] else run_small
-    run(tests)
+    have_skipped = run(tests)
+    if have_skipped and not re.search("skip|xfail", job["tests"], re.IGNORECASE):
+        raise Verdict("failed: the program skipped a test")
+    if not next(checks_ran):
+        raise Verdict("failed: the tests ran no assert")
 
 
 def explain(problem):
@@ -834,11 +716,11 @@ def explain(problem):
     if isinstance(problem, MemoryError):
         return "memory"
     text = traceback.format_exception_only(type(problem), problem)[-1].strip()[:300]
-    if "tests" not in sys.modules:                # the program was being loaded
+    if "tests" not in sys.modules:  # the program was being loaded
         is_syntax = isinstance(problem, SyntaxError)
         return "syntax" if is_syntax else f"failed: {text}, while the program was loaded"
-    frames = [frame for frame in traceback.extract_tb(problem.__traceback__)
-              if frame.filename in ("tests.py", "solution.py")]
+    of_job = ("tests.py", "solution.py")
+    frames = [frame for frame in traceback.extract_tb(problem.__traceback__) if frame.filename in of_job]
     lines = [frame.line for frame in frames if frame.filename == "tests.py"]
     if not frames:
         return f"error: the sandbox failed: {text}"
@@ -851,30 +733,32 @@ def explain(problem):
 
 
 def run_small(module):
-    """Run what pytest would collect: functions named test... and unittest's test cases."""
+    """Run functions named test... and unittest's test cases; return whether one was skipped."""
     own = {name: thing for name, thing in vars(module).items() if getattr(thing, "__module__", "") == "tests"}
     cases = [thing for thing in own.values() if isinstance(thing, type) and hasattr(thing, "assertEqual")]
-    if cases:
-        run_test_cases(cases)
+    have_skipped = bool(cases) and run_test_cases(cases)
     for name, thing in own.items():
         if name.startswith("test") and inspect.isfunction(thing):
             thing()
+    return have_skipped
 
 
 def run_test_cases(classes):
     import unittest
+
     result = unittest.TestResult()
     unittest.TestSuite(map(unittest.defaultTestLoader.loadTestsFromTestCase, classes)).run(result)
     for problem in [text for _, text in result.errors + result.failures] + result.unexpectedSuccesses:
         raise Verdict(f"failed: {str(problem).strip().splitlines()[-1]}")
-    if result.skipped:
-        refuse_skip()
+    return bool(result.skipped)
 
 
 def run_with_pytest(module):
-    """Run the tests by pytest, which gets the module as it is: a program could change a file."""
+    """Give pytest the module as it is: a program could change a file. Return whether a test was skipped."""
     pytest = importlib.import_module("pytest")
     problems = []
+    collected = []
+    reports = []
 
     class Tests(pytest.Module):
         obj = module
@@ -884,6 +768,7 @@ def run_with_pytest(module):
             node = Tests.from_parent(session, path=importlib.import_module("pathlib").Path(os.devnull))
             session.items[:] = session.genitems(node)
             session.testscollected = len(session.items)
+            collected.extend(session.items)
             return True
 
         def pytest_pyfunc_call(self, pyfuncitem):
@@ -896,14 +781,18 @@ def run_with_pytest(module):
         def pytest_exception_interact(self, call):
             problems.append(call.excinfo.value)
 
-        def pytest_terminal_summary(self, terminalreporter):
-            if terminalreporter.stats.keys() & {"skipped", "xfailed"}:
-                refuse_skip()
+        def pytest_runtest_logreport(self, report):
+            reports.append(report)
 
     options = "-q -s --noconftest --assert=plain -p no:cacheprovider -p no:faulthandler"
     ended = pytest.main([*options.split(), "-c", os.devnull, "--rootdir", os.getcwd()], plugins=[Plugin()])
-    if problems or ended not in (0, pytest.ExitCode.NO_TESTS_COLLECTED):    # asserts may stand alone
-        raise problems[0] if problems else AssertionError(f"pytest ends with {ended!r}")
+    if problems:
+        raise problems[0]
+    if [report.when for report in reports].count("teardown") < len(collected):
+        raise Verdict("failed: the program ended before its tests did")
+    if ended not in (0, pytest.ExitCode.NO_TESTS_COLLECTED):  # asserts may stand alone
+        raise AssertionError(f"pytest ends with {ended!r}")
+    return any(report.skipped for report in reports)
 
 
 @contextlib.contextmanager
@@ -919,40 +808,26 @@ def raises(expected_exception, match=None):
         raise AssertionError(f"did not raise {expected_exception}")
 
 
-class approx:
-    """pytest.approx of a number, where pytest is not installed."""
-
-    def __init__(self, expected, rel=None, abs=None):
-        if not isinstance(expected, (int, float, complex)):
-            raise Verdict("error: the tests need 'pytest', which is not installed")
-        self.expected = expected
-        relative = 0 if rel is None and abs is not None else (rel or 1e-6) * builtins.abs(expected)
-        self.tolerance = max(relative, abs or 1e-12)
-
-    def __eq__(self, other):
-        return builtins.abs(self.expected - other) <= self.tolerance
-
-
-# ------------------------------------------------------------------------------------- the layers
+# ---- The layers
 # The fork server enters namespaces once; each fork is confined by limits on resources, Landlock (files and
 # signals) and a seccomp filter (system calls). Layers that a machine lacks are left out.
 
 LIBC = ctypes.PyDLL(None, use_errno=True)
-NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000       # clone
-MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND = 1, 2, 4, 32, 0x1000                             # mount
+NEWNS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000  # clone
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND = 1, 2, 4, 32, 0x1000  # mount
 MS_REC, MS_PRIVATE = 0x4000, 0x40000
-MS_OPTIONS = {"nodev": MS_NODEV, "noexec": 8}     # which a remount in a user namespace has to keep
-PDEATHSIG, DUMPABLE, SUBREAPER, NO_NEW_PRIVS = 1, 4, 36, 38                                           # prctl
+MS_OPTIONS = {"nodev": MS_NODEV, "noexec": 8}  # which a remount in a user namespace has to keep
+PDEATHSIG, DUMPABLE, SUBREAPER, NO_NEW_PRIVS = 1, 4, 36, 38  # prctl
 DEVICES = [f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom")]
-X86 = os.uname().machine == "x86_64"              # else aarch64
+X86 = os.uname().machine == "x86_64"  # else aarch64
 CLONE, PRLIMIT, SECCOMP, CAPSET, PIVOT_ROOT = (56, 302, 317, 126, 155) if X86 else (220, 261, 277, 91, 41)
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF, CLOSE_RANGE = 444, 445, 446, 436
-NEW_ANYTHING = 0x7E020000                         # flags of clone that make a namespace
-LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06                                 # BPF
-AT_NUMBER, AT_ARCHITECTURE, AT_ARGUMENT = 0, 4, 16          # of a system call, in struct seccomp_data
-RETURN_ERRNO = 0x50000                            # a filter's answer: fail with the error in the low bits
+NEW_ANYTHING = 0x7E020000  # flags of clone that make a namespace
+LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # BPF
+AT_NUMBER, AT_ARCHITECTURE, AT_ARGUMENT = 0, 4, 16  # of a system call, in struct seccomp_data
+RETURN_ERRNO = 0x50000  # a filter's answer: fail with the error in the low bits
 NO_CAPABILITIES = struct.pack("<Ii", 0x20080522, 0), bytes(24)
-NEWER = 424                                       # calls from here on are absent: libraries do without
+NEWER = 424  # calls from here on are absent: libraries do without
 
 # Numbers of system calls on x86-64 | on aarch64. Those that need a capability are not listed: none has one.
 REFUSED = """
@@ -974,8 +849,8 @@ def libc(name, *args):
     function = LIBC.syscall if isinstance(name, int) else getattr(LIBC, name)
     if isinstance(name, int):
         args = (name, *args)
-    result = function(*(ctypes.c_long(arg) if isinstance(arg, int) else
-                        arg.encode() if isinstance(arg, str) else arg for arg in args))
+    args = [arg.encode() if isinstance(arg, str) else arg for arg in args]
+    result = function(*(ctypes.c_long(arg) if isinstance(arg, int) else arg for arg in args))
     if result < 0:
         raise OSError(ctypes.get_errno(), f"{name}: {os.strerror(ctypes.get_errno())}")
     return result
@@ -987,10 +862,10 @@ class Cage:
     def __init__(self, disabled):
         self.is_root = os.getuid() == 0
         self.on = set(LAYERS) - disabled
-        self.private = "namespaces" in self.on    # whether it has a root folder of its own
+        self.private = "namespaces" in self.on  # whether it has a root folder of its own
         version = [int(number) for number in re.findall(r"\d+", os.uname().release)[:2]]
-        self.has_own_user = self.private and version >= [5, 14]    # before, all of an account count together
-        self.abi = 0                              # Landlock's version
+        self.has_own_user = self.private and version >= [5, 14]  # before, all of an account count together
+        self.abi = 0  # Landlock's version
         self.scratch = "/job" if self.private else tempfile.mkdtemp(prefix="sandbox-")
 
     def enter(self):
@@ -1002,9 +877,9 @@ class Cage:
         set_limit(resource.RLIMIT_CORE, 0)
         proc_fd = os.open("/proc", os.O_RDONLY)
         self.null = os.open("/dev/null", os.O_RDWR)
-        while self.null < 10:                     # so that a job's descriptors lie above those it is to get
+        while self.null < 10:  # so that a job's descriptors lie above those it is to get
             self.null = os.open("/dev/null", os.O_RDWR)
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])             # `watch` waits for it
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])  # `watch` waits for it
         libc("prctl", SUBREAPER, 1)
         if self.private:
             self.enter_namespaces()
@@ -1020,22 +895,21 @@ class Cage:
         libc("prctl", DUMPABLE, 0)
         if "landlock" in self.on:
             self.make_ruleset()
-        self.filter = self.make_filter()          # once: whatever a fork need not make saves it copied pages
+        self.filter = self.make_filter()  # once: whatever a fork need not make saves it copied pages
         self.settle()
-        child = self.spawn([self.null] * 3, {"memory_mb": MEMORY_MB}, int)     # `int` does nothing
+        child = self.spawn([self.null] * 3, {"memory_mb": MEMORY_MB}, int)  # `int` does nothing
         if os.waitpid(child, 0)[1]:
             raise OSError("a process could not be confined")
 
     def enter_namespaces(self):
-        """An ordinary user needs the user namespace first. Root makes the other ones, becomes an ordinary
-        user, and then makes it."""
+        """Root makes the user namespace last, as an ordinary user; such a one needs it first."""
         others = NEWNS | NEWNET | NEWIPC
         if self.is_root:
             libc("unshare", others)
             self.make_root()
             self.drop_uid()
-        maps = {"setgroups": "deny", "uid_map": "{0} {0} 1".format(os.getuid()),
-                "gid_map": "{0} {0} 1".format(os.getgid())}
+        user, group = os.getuid(), os.getgid()
+        maps = {"setgroups": "deny", "uid_map": f"{user} {user} 1", "gid_map": f"{group} {group} 1"}
         libc("unshare", NEWUSER if self.is_root else NEWUSER | others)
         for name, text in maps.items():
             descriptor = os.open(f"self/{name}", os.O_WRONLY, dir_fd=proc_fd)
@@ -1050,19 +924,19 @@ class Cage:
         needed = [] if self.private else [os.__file__, self.scratch]
         above = [path[:n] for path in needed for n, letter in enumerate(path) if letter == "/" and n]
         if not all(os.stat(folder).st_mode & 1 for folder in above):
-            return                                # only root may read this Python, or enter TMPDIR
+            return  # only root may read this Python, or enter TMPDIR
         self.has_own_user = True
         os.chown(self.scratch, uid, uid)
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
-        libc("prctl", DUMPABLE, 1, 0, 0, 0)       # else it may not write its uid_map
+        libc("prctl", DUMPABLE, 1, 0, 0, 0)  # else it may not write its uid_map
 
     def readable(self):
         """What a program may read: the system's libraries and this Python."""
         packages = [path for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages")]
-        paths = {"/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/localtime", sys.prefix,
-                 sys.base_prefix, *packages}
+        of_system = ["/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/localtime"]
+        paths = {*of_system, sys.prefix, sys.base_prefix, *packages}
         return sorted(filter(os.path.exists, paths))
 
     def make_root(self):
@@ -1075,7 +949,7 @@ class Cage:
         libc(PIVOT_ROOT, ".", "old")
         os.chdir("/")
         for real in sorted({real for _, real in views}):
-            if not os.path.exists(real):          # else it lies inside a view that is there
+            if not os.path.exists(real):  # else it lies inside a view that is there
                 os.makedirs(real if os.path.isdir("/old" + real) else os.path.dirname(real), exist_ok=True)
                 if not os.path.isdir(real):
                     open(real, "w").close()
@@ -1085,26 +959,26 @@ class Cage:
             if not os.path.lexists(path):
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 os.symlink(real, path)
-        libc("umount2", "/old", 2)                # MNT_DETACH
+        libc("umount2", "/old", 2)  # MNT_DETACH
         os.rmdir("/old")
         with open(os.open("self/mountinfo", os.O_RDONLY, dir_fd=proc_fd), encoding="utf-8") as file:
             mounts = [line.split()[4:6] for line in file]
-        for path, options in mounts:              # one by one: mount_setattr would need Linux 5.12
+        for path, options in mounts:  # one by one: mount_setattr would need Linux 5.12
             kept = sum(MS_OPTIONS.get(option, 0) for option in options.split(","))
             path = path.replace(r"\040", " ")
             libc("mount", None, path, None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | kept, None)
-        options = "size=256m,nr_inodes=20000,mode=1777"
-        libc("mount", "tmpfs", self.scratch, "tmpfs", MS_NOSUID | MS_NODEV, options)
+        size = "size=256m,nr_inodes=20000,mode=1777"
+        libc("mount", "tmpfs", self.scratch, "tmpfs", MS_NOSUID | MS_NODEV, size)
 
     def make_ruleset(self):
         """Landlock: read what is readable, write in the scratch folder, no TCP, no signals to others."""
         self.abi = libc(CREATE_RULESET, None, 0, 1)
-        rights = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(self.abi, 16)) - 1    # all that this version knows
-        fields = 3 if self.abi >= 6 else 2 if self.abi >= 4 else 1            # on files, on TCP, on signals
-        ruled = struct.pack("<3Q", rights, 0b11, 0b11)[:8 * fields]
+        rights = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(self.abi, 16)) - 1  # all that this version knows
+        fields = 3 if self.abi >= 6 else 2 if self.abi >= 4 else 1  # on files, on TCP, on signals
+        ruled = struct.pack("<3Q", rights, 0b11, 0b11)[: 8 * fields]
         self.ruleset = libc(CREATE_RULESET, ruled, len(ruled), 0)
-        to_read = 0b1101                                                      # files and folders, execute
-        on_files = 0b1100000000000111                                         # what a plain file can have
+        to_read = 0b1101  # files and folders, execute
+        on_files = 0b1100000000000111  # what a plain file can have
         rules = dict.fromkeys(["/"] if self.private else self.readable(), to_read)
         for path, allowed in {**rules, **dict.fromkeys([self.scratch, *DEVICES], rights)}.items():
             descriptor = os.open(path, os.O_PATH)
@@ -1113,16 +987,18 @@ class Cage:
             os.close(descriptor)
 
     def make_filter(self):
-        """The seccomp filter of all forks, in classic BPF. A step is (what it does, how many steps it skips
-        if that is true, how many if not, a number)."""
+        """The seccomp filter of all forks, in classic BPF."""
+        # a step: (what it does, how many steps it skips if that is true, how many if not, a number)
         allow = (RETURN, 0, 0, 0x7FFF0000)
         pretend = (RETURN, 0, 0, RETURN_ERRNO)
         deny = (RETURN, 0, 0, RETURN_ERRNO | errno.EPERM)
         absent = (RETURN, 0, 0, RETURN_ERRNO | errno.ENOSYS)
         kill_process = (RETURN, 0, 0, 0x80000000)
         architecture = 0xC000003E if X86 else 0xC00000B7
-        steps = [(LOAD, 0, 0, AT_ARCHITECTURE), (EQUAL, 1, 0, architecture), kill_process,
-                 (LOAD, 0, 0, AT_NUMBER), (EQUAL, 0, 1, CLOSE_RANGE), allow, (AT_LEAST, 0, 1, NEWER), absent]
+        steps = [
+            (LOAD, 0, 0, AT_ARCHITECTURE), (EQUAL, 1, 0, architecture), kill_process,
+            (LOAD, 0, 0, AT_NUMBER), (EQUAL, 0, 1, CLOSE_RANGE), allow, (AT_LEAST, 0, 1, NEWER), absent,
+        ]  # fmt: skip
 
         def answer_to(table, answer):
             for line in table.strip().splitlines():
@@ -1131,11 +1007,11 @@ class Cage:
                     after = int(last or first) + 1
                     steps.extend([(AT_LEAST, 0, 2, int(first)), (AT_LEAST, 1, 0, after), answer])
 
-        def deny_unless(number, test):            # of the call's first argument
+        def deny_unless(number, test):  # of the call's first argument
             steps.extend([(EQUAL, 0, 4, number), (LOAD, 0, 0, AT_ARGUMENT), test, deny, allow])
 
         answer_to(REFUSED, deny)
-        deny_unless(PRLIMIT, (EQUAL, 1, 0, 0))                                # of the process itself
+        deny_unless(PRLIMIT, (EQUAL, 1, 0, 0))  # of the process itself
         deny_unless(CLONE, (ANY_BIT, 0, 1, NEW_ANYTHING))
         if not self.private:
             answer_to(PRETENDED, pretend)
@@ -1147,17 +1023,15 @@ class Cage:
 
     def settle(self):
         """Note what a fork starts with; keep the collector from touching, and so copying, its pages."""
-        pages = proc(f"{os.getpid()}/statm").split() or [0, 0]    # ru_maxrss begins as the caller's
+        pages = proc(f"{os.getpid()}/statm").split() or [0, 0]  # ru_maxrss begins as the caller's
         self.base_rss = int(pages[1]) * resource.getpagesize()
         gc.collect()
         gc.freeze()
 
     def spawn(self, descriptors, job, body):
         """Fork a confined process that has these descriptors, from 0 on, and no other, and runs `body`."""
-        if self.private:                          # without CPython's hooks, which renew locks nobody holds
-            pid = libc(CLONE, NEWPID | signal.SIGCHLD, 0, 0, 0, 0)
-        else:
-            pid = os.fork()
+        # clone: without CPython's hooks, which renew locks nobody holds
+        pid = libc(CLONE, NEWPID | signal.SIGCHLD, 0, 0, 0, 0) if self.private else os.fork()
         if pid:
             return pid
         try:
@@ -1167,7 +1041,7 @@ class Cage:
             self.confine(len(descriptors), job)
             libc("prctl", DUMPABLE, 1)
             body()
-            os._exit(0)                           # whatever threads are running
+            os._exit(0)  # whatever threads are running
         finally:
             os._exit(71)
 
@@ -1177,8 +1051,8 @@ class Cage:
         libc("prctl", PDEATHSIG, signal.SIGKILL)
         memory = job["memory_mb"] << 20
         set_limit(resource.RLIMIT_DATA, memory)
-        set_limit(resource.RLIMIT_AS, 4 * memory)              # threads reserve much more than they use
-        if self.has_own_user:                     # else the limit would count every process of the account
+        set_limit(resource.RLIMIT_AS, 4 * memory)  # threads reserve much more than they use
+        if self.has_own_user:  # else the limit would count every process of the account
             set_limit(resource.RLIMIT_NPROC, PROCESSES)
         libc(CAPSET, *NO_CAPABILITIES)
         if "landlock" in self.on:
@@ -1192,14 +1066,18 @@ class Cage:
         os.fchmod(self.folder, 0o700)
         os.fchdir(self.folder)
         if os.listdir():
-            subprocess.run("chmod -R u+rwx . ; find . -mindepth 1 -delete", shell=True,
-                           stderr=subprocess.DEVNULL)
+            command = "chmod -R u+rwx . ; find . -mindepth 1 -delete"
+            subprocess.run(command, shell=True, stderr=subprocess.DEVNULL)
 
     def banner(self):
         """What is protected here, and by which layers."""
         walls = self.private or "landlock" in self.on
-        is_kept = {"verdict": walls or self.has_own_user, "files": walls, "network": "seccomp" in self.on,
-                   "signals": self.private or "seccomp" in self.on}
+        is_kept = {
+            "verdict": walls or self.has_own_user,
+            "files": walls,
+            "network": "seccomp" in self.on,
+            "signals": self.private or "seccomp" in self.on,
+        }
         words = [f"{name}={'protected' if kept else 'NOT PROTECTED'}" for name, kept in is_kept.items()]
         words.append(f"processes={PROCESSES if self.has_own_user else 'watched'}")
         layers = ",".join(layer for layer in LAYERS if layer in self.on)
@@ -1228,11 +1106,13 @@ def set_limit(which, value, soft=False):
     resource.setrlimit(which, (value, hard if soft else value))
 
 
-# ------------------------------------------------------------------------------------- the command line
+# ---- The command line
+
 
 def main() -> None:
     import argparse
     from pathlib import Path
+
     parser = argparse.ArgumentParser(description="Run one untrusted program against tests.")
     parser.add_argument("program", help="file with the untrusted program")
     parser.add_argument("tests", help='file with tests, or .json with {"inputs": [...], "outputs": [...]}')

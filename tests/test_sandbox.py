@@ -47,7 +47,6 @@ VERDICTS = [
     ("def f(x): return x *\n", CHECK, "syntax"),
     ("def f(x): return x\n", FAILING, "passed"),
     (SQUARE, FAILING, "failed: test (tests.T"),
-    ("def f(x): raise ValueError\n", FAILING, "failed: the tests ran no assert"),
     ("", CHECK, "no code"),
     (None, CHECK, "no code"),
     (SQUARE, "x = f(3)\n", "error: the tests have no assert"),
@@ -101,7 +100,16 @@ def test_texts_and_limits_may_be_of_numpys_kinds(pool):
     assert judge(pool, slow, printed, **limits).reason == "passed"
 
 
-STYLES = programs("style")                       # those named real need the package, the others work without
+EARLY = programs("early")
+
+
+@pytest.mark.parametrize("name", EARLY)
+def test_what_ends_or_skips_the_tests_has_not_passed(name, pool):
+    reason = judge(pool, *EARLY[name]).reason
+    assert reason.startswith(("failed: the program ended", "failed: the program skipped", "failed: SystemExit"))
+
+
+STYLES = programs("style")                       # those named real need the package
 
 
 @pytest.mark.parametrize("name", STYLES)

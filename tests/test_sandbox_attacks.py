@@ -1,6 +1,5 @@
 """sandbox_exec.py against hostile programs: nothing left behind, nothing read or written outside; as root and
 as an ordinary user, and with each layer switched off in turn: then what the banner still promises must hold.
-And what models have been seen to do instead of solving a problem, in sandbox_programs.txt, fails.
 """
 
 import json
@@ -15,42 +14,16 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from conftest import SQUARE, judge, programs, python, sandbox_job
+from conftest import SQUARE, judge, python, sandbox_job
 
 import sandbox_exec
 from sandbox_exec import LAYERS, X86, Pool
-
-CHEATS = programs("cheat")                                       # none may pass
-PRELUDE = "def helper(x): return x - 9\n"
 
 
 @pytest.fixture(scope="module")
 def pool(outside):                                               # with its secret in the environment
     with Pool(2) as pool:
         yield pool
-
-
-def cheated(pool, every=1):
-    """Names of the cheats that passed or were not judged; of every so-many-th only."""
-    jobs = ((name, sandbox_job(code, tests, cpu_s=2, wall_s=1, prelude=PRELUDE))
-            for name, (code, tests) in list(CHEATS.items())[::every])
-    return [(name, result.reason) for name, result in pool.imap_unordered(jobs) if result.passed is not False]
-
-
-def test_cheats_fail(pool):
-    assert cheated(pool) == []
-    assert judge(pool, SQUARE).reason == "passed"
-
-
-@pytest.mark.parametrize(("name", "reason"), [
-    ("equal to everything", "an object of the program's own class E answered the tests"),
-    ("patched unittest", "the program changed unittest.TestCase.assertFalse"),
-    ("a patched function of a module of the tests", "the program changed math.isclose"),
-    ("catches the assert of a function that it was handed", "the program caught an assert of the tests"),
-    ("skip", "the program skipped a test"),
-])
-def test_says_how_a_program_cheats(pool, name, reason):
-    assert judge(pool, *CHEATS[name]).reason == f"failed: {reason}"
 
 
 @pytest.mark.parametrize("data", ["b'passed'", "b'startedpassed'", "bytes(9)", "b'\\xff' * 70000"])
@@ -366,7 +339,6 @@ def test_without_a_layer_the_others_hold(off, outside, tmp_path, monkeypatch):
         assert kept & set(LAYERS) == set(LAYERS) - set(off)
         assert all((f"{name}=NOT PROTECTED" in pool.banner) == (name not in kept)
                    for name in ("verdict", "files", "network", "signals"))
-        assert cheated(pool, every=5) == []
         assert tried(pool, outside, [kind for kind in TRIES if kind in kept]) == []
         assert leaves_nothing(pool, 86420 + len("".join(off)))
         limits = {"timeout: processor time": "def f(x):\n    while True: pass\n", "passed": SQUARE,
@@ -452,14 +424,12 @@ def test_as_an_ordinary_user(tmp_path):
     write = "def f(path): return open(path + '/mark', 'w')\n"
     wrote = [("wrote", sandbox_job(write, f"assert f({path!r})\n")) for path in ("", "/usr", "/dev")]
     wrote += [("shut", sandbox_job(shut, "assert f(1)\n")), ("good", sandbox_job(SQUARE))]
-    cheats = [(name, sandbox_job(code, tests, cpu_s=2, wall_s=1, prelude=PRELUDE))
-              for name, (code, tests) in CHEATS.items()]
     script = ("import sys, json; sys.path.insert(0, '.'); from sandbox_exec import Pool\n"
               "for disable, jobs in json.load(sys.stdin):\n"
               "    with Pool(2, disable=disable) as p:\n"
               "        passed = [n for n, r in p.imap_unordered(jobs) if r.passed]\n"
               "        print(json.dumps([p.banner, passed]))\n")
-    pools = [([], [*cheats, wrote[-1]]), (["landlock"], wrote), (["namespaces"], wrote)]
+    pools = [([], wrote), (["landlock"], wrote), (["namespaces"], wrote)]
     open_to_all(tmp_path)
     as_user = {"user": 12345, "group": 12345, "extra_groups": [], "cwd": tmp_path, "text": True,
                "capture_output": True, "env": {"PATH": os.environ["PATH"]}}
