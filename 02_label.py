@@ -483,12 +483,12 @@ def with_marks(text):
 
     text = re.sub(r"(?<=[一-鿿])(?=[^一-鿿])|(?<=[^一-鿿])(?=[一-鿿])", " ", text)
     text = FORMULA.sub(mark, re.sub(f"[{START}{END}]", "", text))
-    return re.sub(rf"(?m)(?:(?<={END})|(?<=\*\*)|((?:^|[a-z]) *\d[\d,.]*))!+(?=\s*$| [A-Z])", r"\1.", text)
+    return re.sub(rf"(?m)(?:(?<={END})|(?<=\*\*)|((?:^|[a-z]) *-?\d[\d,.]*))!+(?=\s*$| [A-Z])", r"\1.", text)
 
 
 FORMULA = re.compile(  # its content is the group that matched; $18 and $5 are sums of money
     r"\$\$([^$]{1,2000})\$\$"
-    r"|\$([^$]+)(?<! )\$"
+    r"|(?<!\\)\$((?:[^$\\]|\\.)+)(?<! )\$"
     r"|(?<!\\)\\[(\[]((?:(?!(?<!\\)\\[(\[]).){1,2000}?)(?<!\\)\\[)\]]",  # \( ... \) and \[ ... \]
     re.S)
 
@@ -515,6 +515,7 @@ BETWEEN_BOXES = re.compile(
     r"(?:(?:and|or|as well as)[\s,:]*)?"
     r"(?:\\?[a-zA-Z]\w{0,8}(?:_ *\w+|\(\w\))? *= *)?",  # its name: y_2 =
     re.I)
+LABELLED = re.compile(r"(?:^|[,;]|\band\b|\n)[ $*]*[A-Za-z]+:[ $*\\(]*$")  # ..., minimum: \boxed{-1}
 
 
 def joined_boxes(text):
@@ -524,7 +525,8 @@ def joined_boxes(text):
     for box in reversed(boxes_of(text)):
         between = UNSEEN.sub(" ", text[box.end : next_start]) if answer else ""
         is_union = between.strip() == r"\cup"
-        if not is_union and not BETWEEN_BOXES.fullmatch(between):
+        both_labelled = LABELLED.match(between) and LABELLED.search(text, max(0, box.start - 30), box.start)
+        if not is_union and not both_labelled and not BETWEEN_BOXES.fullmatch(between):
             break
         if box.content != answer:
             answer = box.content + (r" \cup " if is_union else ", " if answer else "") + answer
@@ -566,15 +568,12 @@ UNIT_NAMES = [  # the first one counts
     "month", "year", "l liter", "cent", "dollar", "degree", "rad radian", "mi/h mph", "km/h kph"]
 UNITS = {name: names.split()[0] for names in UNIT_NAMES for name in names.split()}
 UNITS |= {name + "s": unit for name, unit in UNITS.items() if len(name) > 2} | {"unit": "", "units": ""}
-MEASURES = [  # sizes of what is added up: 3 hours and 20 minutes
-    {"s": 1, "min": 60, "h": 3600, "day": 86400}, {"day": 1, "week": 7}, {"month": 1, "year": 12},
-    {"in": 1, "ft": 12}, {"oz": 1, "lb": 16}, {"cent": 1, "dollar": 100}]  # fmt: skip
 
 ANNOUNCEMENT = re.compile(
-    r"####|<answer>"
+    r"####"
     # "the answer", up to sixty characters (with whole formulas), and "is" or a colon
     r"|(?:answer|result|(?:correct|right|best) (?:choice|option))s?\b"
-    r"(?:[^\n.:=$\x02]|\x02[^\x03]{1,200}\x03|\.\d){0,60}?(?:\b(?:is|are(?! looking)|be)\b|[:=]|\n)"
+    r"(?:[^\n.:=$\x02]|\x02[^\x03]{1,200}\x03|\.\d){0,60}?(?:\b(?:is|are(?! looking)|be)\b|['’]s\b|[:=]|\n)"
     r"|\b(?:option|choice|choose) (?=[*$\x02]*\(?[A-J]\b)"  # a lettered choice
     r"|(?<!不)(?:答案?|选|[是为])[\s：:]*(?=[\s*]*[A-J\d\x02$(-])",  # the same in Chinese
     re.I)
@@ -585,27 +584,42 @@ NEUTRAL = re.compile(  # words that may stand between "the answer is" and a form
     r"therefore|thus|hence|so|just|only|\w+ly|that|it|there|we|is|are|equals|equal to|have|get|the|an"
     r"|ordered|pair|point|interval|set|number|value|of|[a-z]|\w+ (?:has|had|makes?|earns?|gets?|needs?|pays?)"
     r")(?![A-Za-z])[\s,:;*]*)*")
-SENTENCE_END = re.compile(r"(?<=\.)[\s*]+(?=\S)|(?<=!)[\s*]+(?=[A-Z])|</answer>|\n")  # but not in 5! ways
-SIDE_CLAUSE = re.compile(r",? \(?(?:where|when|because|since)\b")  # a + b = 17, where b = 9
+SENTENCE_END = re.compile(r"(?<=[.?])[\s*]+(?=\S)|(?<=!)[\s*]+(?=[A-Z])|\n")  # but not in 5! ways
+SIDE_CLAUSE = re.compile(r"(, where|,? \(?(?:because|since))\b|,? \(?(?:where|when|if|that)\b")
+VERB = re.compile(r"[=:]|\b(?:is|are|was|were|equals?)\b")
+TENTATIVE = re.compile(r"(?i)\b(?:maybe|perhaps)\b[^.?!\n]*$")  # before "the answer is"
+QUESTION = re.compile(r"(?:[^.?!\n]|\.\d)*\?")  # behind it: 723?
 TEXT_END = re.compile(  # an answer in words ends here: even, as both are
     r",?\s+(?:as|so|but|not|which|where|when|because|since|is (?:the|correct|right))\b")
 BOLD_END = re.compile(r"\*\*([^*]+)(?<!:)\*\*\W*$")
 QUANTITY = r"\d+(?:[.,]\d+)*[ ](?!and\b|or\b)[a-z]+\b"
-# A formula among words: two quantities, or words with no two letters in a row, but for commands and names
+LONG_UNITS = "|".join(name for name in UNITS if len(name) > 3)
+SPACED_UNITS = "|".join(name for name in UNITS if len(name) > 1 and name != "in")
+# A formula among words: whole words that are two quantities (3 apples and 5 pears), or made of these pieces
 FORMULA_RUN = re.compile(rf"""(?x)
-    [ ]?{QUANTITY}(?:,?[ ](?:and[ ])?{QUANTITY})+
-    |(?:\x02[^\x03]*\x03
-    |\\(?:[a-zA-Z]+(?:\{{[A-Za-z ,]*\}})*|.)
-    |\b(?:and|or|to(?=[ ]\d)|minus|negative|sqrt|pi|infinity|sin|cos|tan|log|ln)\b
-    |\b(?:percent|million|billion|thousand|hundred|dozen|half|\w+dths?)\b
-    |(?<=[\d\x03}}][ ])(?:{'|'.join(name for name in UNITS if len(name) > 1 and name != 'in')})\b
-    |(?<![A-Za-z])[A-Za-z](?![A-Za-z'])
-    |[^\sA-Za-z\\\x02\x03]
-    |[ ](?=[^\s$])
-    )+(?![A-Za-z])""")
+    (?: (?<!\S) | (?<=[A-Za-z]:) | (?==) )(?!\s)      # it begins with a word, behind "Total:", or at AB|=5
+    (?:
+        {QUANTITY} (?:,?[ ](?:and[ ])?{QUANTITY})+
+        |
+        (?:
+            \x02[^\x03]*\x03                          # a formula that was in dollars
+            | \\(?:[a-zA-Z]+|.)                       # \frac, \%
+            | \{{[A-Za-z ,]*\}}                       # the words of \text{{square feet}}
+            | (?<![A-Za-z'’])(?:[A-Za-z]|[A-Z]{{2,3}}(?=[ ]?=))(?![A-Za-z'’])  # x, AB = 5; not the s of it's
+            | (?<=[\d\x03}}])(?!(?:st|nd|rd|th)\b)    # glued to a number: 25cm, 12pi, 2ab, but not 11th
+              (?:[A-Za-z]{{2,3}}|sqrt|percent|{LONG_UNITS})(?![A-Za-z'’])
+            | (?<=[\d\x03}}][ ])(?:{SPACED_UNITS})\b   # behind a number: 25 cm, but not 5 in
+            | \b(?:and|or|to(?=[ ]\d)|minus|negative|sqrt|pi|infinity|sin|cos|tan|log|ln)(?![A-Za-z])
+            | \b(?:percent|million|billion|thousand|hundred|dozen|half|\w+dths?)\b
+            | (?!\{{[A-Za-z ,]*\}}) [^\sA-Za-z\\\x02\x03'’] | ['’](?![A-Za-z])   # digits and signs
+            | [ ](?=[^\s$])
+        )+
+        (?: (?!\S) | (?=/[A-Za-z]) )                  # and ends with one, or before "/day"
+    )""")
 LOOSE_ENDS = re.compile(  # no part of a formula: a, I, and, the A of A: 5
-    r"^(?:[ aAI]|and\b|or\b)+(?= )|^[A-Z]: |(?:[ (]|\b(?:and|or|[aAI]))+$")
-FORMULA_SIGN = re.compile(r"[\d=^<>π√∞]|^\W*\([A-J]\)\W*$|^[a-z](?: ?[-+] ?[a-z]|!)?$")
+    r"^(?:[ aAI]|and\b|or\b)+(?= [^-+=])|^[A-Z]: |(?:[ (]|\b(?:and|or|[aAI]))+$")
+FORMULA_SIGN = re.compile(
+    r"[\d=^<>π√∞]|\\(?:frac|sqrt|pi|infty)\b|^\W*\([A-J]\)\W*$|^[a-z](?: ?[-+] ?[a-z]|!)?$")
 
 
 def announced(text, alone=False):
@@ -613,6 +627,8 @@ def announced(text, alone=False):
     last_first = reversed([*ANNOUNCEMENT.finditer(text)][-5:])
     for phrase in sorted(last_first, key=lambda phrase: bool(WEAK.match(phrase[0]))):
         tail = text[phrase.end() : phrase.end() + 1000]
+        if QUESTION.match(tail) or TENTATIVE.search(text, max(0, phrase.start() - 60), phrase.start()):
+            continue
         sentence = SENTENCE_END.split(tail[LEAD_IN.match(tail).end() :])[0]
         found = announced_in(sentence)
         is_all = found == unmarked(sentence) and re.match(r"(?![A-Za-z]{3}).*[\d\\]|[A-J]$", found)
@@ -637,20 +653,28 @@ def ending(text):
         bold = BOLD_END.search(sentence)
         if bold:
             return unmarked(bold[1])
-        formulas = [formula for _, formula in formulas_of(SIDE_CLAUSE.split(sentence[-400:])[0])]
+        formulas = [formula for _, formula in formulas_of(main_clause(sentence[-400:]))]
         if formulas:
             no_letters = [formula for formula in formulas if not formula.isalpha()]
             return (no_letters or formulas)[-1]
     return None
 
 
+def main_clause(sentence):
+    """A sentence up to a side clause: x = 5, where y = 2; but not the days when it rains are 2."""
+    for clause in SIDE_CLAUSE.finditer(sentence):
+        before = sentence[: clause.start()]
+        says_which = clause[0][0] == " " and not VERB.search(before) and VERB.search(sentence, clause.end())
+        if clause[1] or formulas_of(before) and not says_which:
+            return before
+    return sentence
+
+
 def formulas_of(text):
     """(words before it, formula) for each formula of a text."""
     found = []
     for run in FORMULA_RUN.finditer(text):
-        formula = unmarked(run[0])
-        if START not in run[0]:
-            formula = unmarked(LOOSE_ENDS.sub("", formula))
+        formula = unmarked(LOOSE_ENDS.sub("", run[0].strip(" \n").lstrip("= ")))
         if START in run[0] or FORMULA_SIGN.search(formula):
             found.append((text[: run.start()], formula))
     return found
@@ -682,7 +706,7 @@ class Tree:
     label: str = None  # of an equation: the name on its left
     content: object = None  # of an equation, or a lettered choice: the tree of what stands on its right
     differences: list = None  # of an equation: left minus right at four points, divided by the first of these
-    combines: bool = False  # of an equation: on its left are several variables; a + b = 5 may stand for 5
+    combines: bool = False  # of an equation: on its left is a sum of names; a + b = 5 may stand for 5
     words: str = ""  # of a text; of a value: the noun behind it
 
 
@@ -750,7 +774,7 @@ def read_prose(raw, text):
     equation = re.fullmatch(r"([^<>,;!-][^<>,;!]*)(?:=|\b(?:is|are|equals)\b(?= *[-±\d\\(\[]))(.*\S.*)", text)
     if equation and not CHANGING_WORDS & {*re.findall("[a-z]+", equation[1])}:
         return read(equation[2])  # \arg z = 5, the area is 5
-    words = text.replace('"', "").casefold().strip()
+    words = re.sub(r"\"|(?<!\w)'|'(?!\w)", "", text).casefold().strip()
     if not re.search(r"\b(?:not|never|neither|n?or|and|if|cannot|\w+n't)\b", words):
         words = re.sub(r"^[a-z ]*\b(?:is|are) (?=[a-z])", "", words)  # the function is even
     words = re.sub(r"[\s{},;:?]|\.(?!\d)", "", re.sub(r"^(?:the|an?) (?=\S)", "", words))
@@ -939,6 +963,8 @@ REWRITES = [(re.compile(pattern), replacement) for pattern, replacement in [
     (r'"?\bcubic +"?([a-z]+)', r' "\1^3'),
     (r'"?\bper +"?(?=[a-z])', '/"'),  # miles per hour -> miles/hour
     (r"_ *\{ *(\w+) *\}", r"_\1"),  # x_{1} -> x_1
+    (r'(?<=\d) *\^? *\{? *"?(?:st|nd|rd|th) *\}?$', ""),  # 12^{th} -> 12
+    (r"[,;] *[a-z] *(?:∈|\bin\b) *(?:\\mathbb)? *\{? *Z *\}?$", ""),  # n pi, n in Z -> n pi
     (r"^ *([A-Za-z]\w*) *≈", r"\1 ="),  # x ≈ 5 -> x = 5
     (r"(?<=\S)[\s,;(]*(?:≈|\b(?:since|because|approximately)\b).*$", ""),  # 5 ≈ 4.99 -> 5
     (r'[,;] *(?="?(?:and|or)\b)', ""),  # 1, 2, and 3 -> 1, 2 and 3
@@ -999,6 +1025,8 @@ def compute(name, *trees):
     """The value of an operation on numbers, or on expressions at each of their points."""
     if name == "union":
         return Tree("set", items=[*chain(*(tree.items if tree.kind == "set" else [tree] for tree in trees))])
+    if name == "minus" and trees[1].kind == "set":  # without these
+        return Tree("tuple", brackets="\\", items=[*trees])
     if any(tree.kind != "value" or tree.number == math.inf for tree in trees):
         raise Unreadable("a calculation with something else than numbers")
     numbers = [tree.number / 100 if tree.unit == "%" else tree.number for tree in trees]
@@ -1053,6 +1081,7 @@ OF_FLOATS = {name: getattr(cmath, name) for name in ("sin", "cos", "tan", "exp")
 }  # fmt: skip
 OPERATIONS = OF_INTEGERS | OF_FLOATS | {
     "add": operator.add, "minus": operator.sub, "mul": operator.mul, "div": operator.truediv, "pow": power,
+    "abs": abs, "floor": math.floor, "ceil": math.ceil,
 }  # fmt: skip
 
 
@@ -1069,14 +1098,20 @@ TOKEN = re.compile(
     r"(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3}(?![\w.]))?"  # 12, .5, 1.5e-3
     r'|"?[A-Za-z]+|\\[A-Za-z]+|\\.'  # abc, "cm, \frac
     r"|<=|>=|!=|==|\*\*|\.\.\.|\S", re.S)
+CLOSING = {
+    "(": (")", "]"), "[": (")", "]"), "{": ("}",), "\\{": ("\\}",),
+    "|": ("|",), "\\lfloor": ("\\rfloor",), "\\lceil": ("\\rceil",)}  # fmt: skip
+AROUND = {"||": "abs", "\\lfloor\\rfloor": "floor", "\\lceil\\rceil": "ceil"}
 RELATIONS = {"=", "<", ">", "<=", ">=", "!=", "∈"}
 # How strongly they bind
 OPERATORS = {"∪": ("union", 1), "+": ("add", 4), "-": ("minus", 4), "*": ("mul", 5), "/": ("div", 5)}
-NO_FACTOR = {"", "...", "\\}", "\\\\", *RELATIONS, *OPERATORS, *"^_!%',:;)]}&|"}
+NO_FACTOR = {"", "...", "\\}", "\\\\", "\\rfloor", "\\rceil", *RELATIONS, *OPERATORS, *"^_!%',:;)]}&|"}
 GREEK = set(re.findall(
     "[a-z]+", "alpha beta gamma delta epsilon theta lambda mu rho sigma tau phi varphi omega ell"))
 NAME = r"(?:[A-Za-z]+|\\(?!pi\b)[a-zA-Z]+)(?: ')*(?: _ (?:\{ [^{}]* \}|\S+))?(?: ')*"
-LABEL = re.compile(rf"{NAME}(?: \( [^()]* \))?|\\(?:sin|cos|tan) {NAME}")  # x, f(x), sin x: not solved for
+LABEL = re.compile(  # x, f(x), sin x, |AB|, floor(100r): not solved for
+    rf"{NAME}(?: \( [^()]* \))?|\\(?:sin|cos|tan) {NAME}|\| {NAME} \||\\lfloor [^|=]* \\rfloor")
+SUM_OF_NAMES = re.compile(rf"{NAME}(?: [-+] {NAME})+")
 CONSTANTS = {
     "pi": number(complex(math.pi)), "e": number(complex(math.e)), "i": number(1j),
     "infty": Tree("value", math.inf), "emptyset": Tree("set")}  # fmt: skip
@@ -1134,7 +1169,7 @@ class Parser:
     def items(self):
         """Relations separated by commas, semicolons, "and" or "or"."""
         found = [self.relation()]
-        while self.take(",", ";") or found[-1].unit and self.next[:1].isdigit():  # 5 feet 3 inches
+        while self.take(",", ";"):
             found.append(self.relation())
         return found
 
@@ -1225,7 +1260,7 @@ class Parser:
         if token[0] in "0123456789" or token[0] == "." and token.strip("."):
             decimals = 0 if "e" in token.lower() else len(token.partition(".")[2])
             return Tree("value", Fraction(token), decimals)
-        if token in ("(", "[", "{", "\\{"):
+        if token in CLOSING:
             return self.bracket(token)
         if token.isalpha() and token.isascii():
             return self.letter(token)
@@ -1245,15 +1280,17 @@ class Parser:
         return number(point_of(name))
 
     def bracket(self, opening):
-        """(5), (1, 2), [0, 1), {1, 2}: something in brackets, a tuple, an interval, a set."""
-        closing = {"{": ["}"], "\\{": ["\\}"]}.get(opening, [")", "]"])
+        """(5), (1, 2), [0, 1), {1, 2}, |x|: a thing in brackets, a tuple, an interval, a set, an absolute."""
+        closing = CLOSING[opening]
         if self.take(*closing):
             return CONSTANTS["emptyset"]
         items = self.items()
         brackets = opening + self.need(*closing)
+        if brackets in AROUND:
+            return compute(AROUND[brackets], settled_list(items))
         if len(items) == 1:
             return items[0]
-        if closing[0] != ")":
+        if ")" not in closing:
             return Tree("set", items=items)
         return Tree("tuple", brackets=brackets, items=items)
 
@@ -1292,15 +1329,9 @@ def signed(sign, tree):
 
 
 def settled_list(trees):
-    """The tree of what stands in a list: the sum of 3 hours and 20 minutes, or a list."""
+    """The tree of what stands in a list: one value in two ways, or a list."""
     if len(trees) == 1:
         return trees[0]
-    units = [tree.unit for tree in trees]
-    for sizes in MEASURES:
-        in_order = [sizes.get(unit, 0) for unit in units]
-        if all(in_order) and in_order == sorted({*in_order}, reverse=True):  # 3 hours and 20 minutes
-            total = sum(tree.number * size for tree, size in zip(trees, in_order)) / in_order[-1]
-            return Tree("value", total, unit=units[-1])
     if all(tree.kind == "value" for tree in trees) and all(alike(trees[0], tree, True) for tree in trees):
         return trees[0]  # 1/4, or 25%
     return Tree("list", brackets="()", items=trees)
@@ -1320,7 +1351,7 @@ def related(operators, sides):
     unit = next((gap for gap in gaps if gap), math.inf)
     differences = [gap and gap / unit for gap in gaps]  # the same for multiples of the equation
     label = name if LABEL.fullmatch(text) else None
-    combines = last.number != 0 and len(set(re.findall(r"(?<![\\\w])[A-Za-z]\b", text))) > 1
+    combines = last.number != 0 and SUM_OF_NAMES.fullmatch(text) is not None
     return Tree("equation", label=label, content=last, differences=differences, combines=combines)
 
 

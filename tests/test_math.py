@@ -40,10 +40,9 @@ SAME = [
     (r"\text{(B)}", [r"\boxed{B}"]),
     (r"\text{the parabola}", ["a parabola"]),
     (r"\text{ellipse}", ["an ellipse"]),
+    ("night", ["The opposite of 'day' is 'night'.", 'The opposite of "day" is "night".']),
     ("5", [r"\text{the area is } 5"]),
     # units and bases
-    ("200 minutes", ["3 hours and 20 minutes", r"3\text{ h, }20\text{ min}", "3 hours 20 minutes"]),
-    ("63 in", ["5 feet 3 inches"]),
     ("5 pears, 3 apples", ["3 apples and 5 pears"]),
     ("5 cm, 3 cm", ["3 cm and 5 cm"]),
     (r"90^\circ", [r"\angle ABC = 90^\circ"]),
@@ -55,6 +54,7 @@ SAME = [
     (r"150\text{ grams}", ["150 g"]),
     (r"2.5\text{ hours}", ["2.5 h"]),
     ("52_8", ["52"]),
+    ("12", [r"12^{\mathrm{th}}", "12th"]),
     (r"n\equiv 3\pmod 7", [r"n\equiv 3\pmod{7}"]),
     # expressions and functions
     (r"\sin^2 x", [r"\frac{1-\cos 2x}{2}"]),
@@ -64,10 +64,14 @@ SAME = [
     ("x^2+2x+1", ["(x + 1)**2"]),
     ("a^2-b^2", ["(a+b)(a-b)"]),
     (r"\theta=\tan^{-1}(\mu)", [r"\arctan{\mu}"]),
+    ("|a-b|", ["|b-a|"]),
+    (r"\lfloor n/2 \rfloor", [r"\left\lfloor \frac n2 \right\rfloor"]),
+    (r"x = \frac{\pi}{4} + n\pi, n \in \mathbb{Z}", [r"n\pi + \pi/4, n \in \mathbb Z"]),
     # equations
     ("2", [r"x+1=3 \Rightarrow x=2"]),
     (r"\frac{\pi}{3}", [r"\arg z=\pi/3"]),
     ("y(t)=e^{-t}", [r"y(t) = \exp(-t)"]),
+    ("5", ["a + b - c = 5", "|AB| = 5", "f(x) = 5", "A:B = 5", r"\lfloor 10x \rfloor = 5"]),
     # tuples, lists, sets and matrices
     ("(6,31,-1)", ["6,31,-1"]),
     (r"\{1,2,3\}", ["1, 2, and 3"]),
@@ -96,6 +100,7 @@ SAME = [
     (r"(-\infty,\infty)", [r"\text{all real numbers}"]),
     (r"\left(-\infty ;-\frac{1}{2}\right] \cup[3 ;+\infty)", [r"x \le -\frac12 \text{ or } x \ge 3"]),
     (r"\mathbb{R}\setminus\{2\}", [r"\mathbb{R} - \{2\}"]),
+    (r"\mathbb{R}\setminus\{0,1\}", [r"\mathbb{R} \setminus \{1, 0\}"]),
     (r"[2,\infty)\cup\{0\}", [r"x \ge 2 \text{ or } x = 0"]),
 ]
 
@@ -145,7 +150,8 @@ DIFFERENT = [
     ("y=x^2", ["y=-x^2"]),
     ("x+y=3", ["x+y"]),
     ("y=2x+3", ["3"]),
-    ("10", ["2x=10", "x^2=10"]),
+    ("10", ["2x=10", "x^2=10", "2x + 3y = 10", "x^2/4 + y^2/3 = 10"]),
+    ("25", ["(x-1)^2 + (y+2)^2 = 25"]),
     ("(x-1)(x-2)=0", ["(x-1)(x-3)=0"]),
     ("f(x)=0, f(x)=x", ["f(x)=0,f(x)=2x"]),
     # tuples, lists, sets and matrices
@@ -237,6 +243,9 @@ GUARDS = [
     ]),
     ("14", ["15 (since 14 is too small)"]),
     ("-3", ["x1 = 3, x2 = -3"]),
+    # a number that is a part of something
+    ("5", ["The answer is the 5th.", "On the 5th day.", "A 5-digit number.", "The 5's place.", "The answer is 5ab."]),
+    ("2", ["The answer is 25cm.", "It is 25pi.", "#### 21ft"]),
 ]
 
 # A reference and responses that give it.
@@ -321,6 +330,15 @@ GIVES = [
     ("12", ["The smallest such number is 12, since 7 is odd."]),
     ("p-q", ["So we get p - q"]),
     ("73", ["m + n = 65 + 8 = 73."]),
+    ("25 cm", ["The answer is 25cm.", "It's 25cm", "AB=25cm", "#### 25 cm"]),
+    (r"2\sqrt{3}\pi", ["So it's 2sqrt3pi.", "The answer's 2sqrt(3)pi."]),
+    ("20", [
+        "We get 5. The number of rolls where both win is $20$.", "The number of days when it rains is 20.",
+        "The 3 numbers that fit are 20.", "It is 20 if x = 3.", "There are 20 of them that have 3 digits.",
+        "Maybe the answer is 723? No: $x = \\mathbf{20}$.", "Perhaps the answer is 723. But then $x = 20$.",
+    ]),
+    ("1,4", [r"<answer> The solutions are $x \in \{1, 4\}$ </answer>"]),
+    (r"\text{a prime}", ["It is 7. <answer>a prime</answer>"]),
     ("18", ["Janet earns $18/day.", "9 eggs * $2/egg = $18", "So she earns **$18**."]),
     ("(1,-1)", ["The solution is x = 1, y = -1."]),
     (r"\begin{pmatrix}1\\2\end{pmatrix}", [r"So $\mathbf{v} = \begin{pmatrix} 1 \\ 2 \end{pmatrix}.$"]),
@@ -362,6 +380,7 @@ JOINED_BOXES = [
         "1. $\\boxed{3}$\n2. $\\boxed{4}$", r"\[\boxed{3}, \quad \boxed{4}\]",
         r"$\alpha=\boxed{3}$ and $\beta=\boxed{4}$", r"$a_1 = \boxed{3}$, $a_{2} = \boxed{4}$",
         r"\boxed{3}\\ \boxed{4}", r"\begin{aligned} x &= \boxed{3} \\ y &= \boxed{4} \end{aligned}",
+        r"First: \boxed{3}, second: \boxed{4}",
         r"$\boxed{3}$ as well as $\boxed{4}$", r"$\boxed{3}$、$\boxed{4}$", r"$\boxed{3}$ 和 $\boxed{4}$",
     ]),
     ("3, 4, 5", [
@@ -382,7 +401,7 @@ LAST_BOX = [
         r"Step 1: $\boxed{5}$ apples are left. Step 2: he buys one: $\boxed{6}$",
         r"Not \boxed{5}. It is \boxed{6}.",
         r"I first got \boxed{5}, but the answer is \boxed{6}.", r"$\boxed{5}$? No. $\boxed{6}$",
-        r"\boxed{5 is wrong, so $\boxed{6}$",
+        r"\boxed{5 is wrong, so $\boxed{6}$", r"It is \boxed{5}, corrected: \boxed{6}",
         "$\\boxed{6}$\n\n$\\boxed{6}$", r"$\boxed{6}$. So the final answer is $\boxed{6}$.",
     ]),
 ]
@@ -454,6 +473,34 @@ def test_no_false_accepts():
 @pytest.mark.parametrize("table", [GIVES, JOINED_BOXES, LAST_BOX, MONEY])
 def test_a_response_gives_its_answer(table):
     assert not [(*case, judged(*case)[0]) for case in cases(table) if not judged(*case)[1]]
+
+
+CARRIERS = [  # sentences without a box; X is the answer
+    "So it's X.", "That's X", "The answer is X.", "The answer's X.", "Answer: X", "**Answer:** X", "**X**", "#### X",
+    "The final answer is **X**.", "Thus we get X.", "Hence the total is X, as wanted.", "Total: X", "Therefore: X",
+    "The number of days when it rains is X.", "The number of rolls where both win is X.", "= X",
+    "If all of them win, the value is X.", "The only value that works is X.", "It is X, since that fits.",
+    "It is X because nothing else fits.", "So Ann's share is X.", "It equals X, where n is even.",
+    "So they've got X left.", "The value is X if all is well.", "The solution is X, I think.", "The answer: X",
+    "Let's see: the answer is X.", "So we are done, and the answer is just X.", "We can't do better than X.",
+    "<answer>It's X.</answer>",
+]  # fmt: skip
+GLUED = ["Xcm", "Xkm^2", "#### X ft", "X apples", "Xpi", "Xsqrt2", "Xab", "X%", "$X", "X/day", "X miles per hour",
+         "the Xth day", "X-digit", "X's place", "Xam"]  # fmt: skip
+
+
+def test_a_sentence_gives_its_number_or_none():
+    """In dollars each reference is found; as text it is found or none is; and no number is ever cut."""
+    references = sorted({reference for reference, _ in SAME} | {*REFERENCES})
+    for carrier in CARRIERS:
+        found = [(reference, judge.answer_of(carrier.replace("X", f"${reference}$"))) for reference in references]
+        assert not [pair for pair in found if not judge.same(*pair)], carrier
+        for reference in ["0.15", "1,234", "36", "\\frac{3}{4}", "x = 5", "[2,7)", "3\\sqrt{13}", "5x - 7y = 4"]:
+            answer = judge.answer_of(carrier.replace("X", reference))
+            assert answer is None or judge.same(reference, answer), (carrier, reference, answer)
+        for glued in GLUED:
+            answer = judge.answer_of(carrier.replace("X", glued.replace("X", "3614")))
+            assert answer is None or re.search("(?<!\\d)3614(?!\\d)", answer), (carrier, glued, answer)
 
 
 @pytest.mark.parametrize("response, answer", [
