@@ -196,8 +196,9 @@ def references_of(problem):
 
 
 def same_words(reference, answer, forgiving=None):
-    """For problems whose answer is text: the same letters, digits and signs."""
-    return letters_and_signs(reference) == letters_and_signs(answer)
+    """For problems whose answer is text: the same letters, digits and signs, or at the end of "it is so"."""
+    given = (answer, stated(answer) or answer)
+    return letters_and_signs(reference) in map(letters_and_signs, given)
 
 
 TYPED = str.maketrans({  # the signs of a keyboard for those of a typesetter
@@ -443,7 +444,7 @@ SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|<(?:/?s|eos|end_of_turn)>")
 def answer_of(response: str) -> str | None:
     """The answer that a response gives, as it is written there, or None. It never sees the reference."""
     reasoning, final = split_reasoning(response)
-    final = SPECIAL.sub("", once_escaped(final[-100_000:]).replace(r"\boxed{}", "")).strip()
+    final = in_tags(SPECIAL.sub("", once_escaped(final[-100_000:]).replace(r"\boxed{}", "")))
     if not final:
         return joined_boxes(reasoning)  # the response was cut off while reasoning
     found = boxed_or_announced(final)
@@ -457,11 +458,28 @@ def answer_of(response: str) -> str | None:
     return ending(text) or (bare if is_short else None)
 
 
+def in_tags(text):
+    """What stands in the last <answer> tags, else the text."""
+    return text.rpartition("<answer>")[2].partition("</answer>")[0].strip() or text.strip()
+
+
 def words_of(response):
-    """For problems whose answer is text: a box, what a phrase announces, or the whole final part."""
-    final = SPECIAL.sub("", split_reasoning(response)[1]).strip()
-    found = boxed_or_announced(final) if len(final.split()) > 3 else joined_boxes(final)
-    return found or final or None
+    """For problems whose answer is text: the last "Answer: ...", a box, the end of "it is Tokyo", or all."""
+    final = in_tags(BOLD.sub("", SPECIAL.sub("", split_reasoning(response)[1])))
+    lines = ANSWER_LINE.findall(final)
+    return lines[-1] if lines else joined_boxes(final) or stated(final) or final or None
+
+
+ANSWER_LINE = re.compile(r"(?im)^[># ]*(?:the )?(?:final )?answer *:\s*(\S.*)")
+STATEMENT = re.compile(r"(?i)(.*\b(?:is|are|was|were)\b):? +(\S.*)")
+
+
+def stated(text):
+    """Tokyo, of "The capital is Tokyo.": of the last sentence with the word answer, else of the first."""
+    found = [*filter(None, map(STATEMENT.fullmatch, re.split(r"(?<=[.!?])\s+|\n", text)))]
+    answers = [statement for statement in found if "answer" in statement[1].lower()]
+    chosen = answers[-1:] or found[:1]
+    return chosen[0][2] if chosen else None
 
 
 def boxed_or_announced(text):

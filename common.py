@@ -903,6 +903,7 @@ TODAY = date(2025, 8, 5)  # the date in prompts whose template asks for today's:
 SYSTEM = {
     "math": "Solve the problem step by step. Put the final answer, and nothing else, in \\boxed{}.",
     "code": "Solve the task in Python. Give the whole program in one ```python code block.",
+    "text": "Answer the question. Put the final answer, and nothing else, on a last line after \"Answer:\".",
 }
 
 
@@ -950,8 +951,6 @@ def messages_of(problem):
     if "messages" in problem:
         return problem["messages"]
     user = {"role": "user", "content": problem["prompt"]}
-    if problem["kind"] not in SYSTEM:
-        return [user]
     return [{"role": "system", "content": SYSTEM[problem["kind"]]}, user]
 
 
