@@ -50,6 +50,7 @@ except ModuleNotFoundError:  # a copy of this file alone judges, and labels no r
 # Labels of a run
 
 SAVED_EVERY = 60  # seconds; a killed run goes on from there
+MANY = 20  # answers, of which at least one should be right
 
 
 def main():
@@ -125,9 +126,20 @@ def stamps_of(problems, rollouts, options):
 
 
 def is_settled(row, stamp):
-    """Is a label made of the same, and not null for a reason that may have gone?"""
-    is_final = row["label"] is not None or row["reason"] in ("no tests", "no reference", "no answer")
+    """Is a label made of the same, and neither null nor wrong for want of what may be here by now?"""
+    is_judged = row["label"] is not None and not packages_needed(row)
+    is_final = is_judged or reason_of(row) in ("no tests", "no reference", "no answer")
     return row.get("stamp") == stamp and is_final
+
+
+def packages_needed(row):
+    """The packages that a wrong program could not import: none or one."""
+    reason = reason_of(row) if row["label"] == 0 else ""
+    return re.findall(r"ModuleNotFoundError: No module named '([^'.]+)'", reason)
+
+
+def reason_of(row):
+    return row.get("reason", "made by hand")
 
 
 def rollouts_to_judge(problems, rollouts, labels):
@@ -253,24 +265,41 @@ def summarise(run, problems, labels):
     right = [row for row in judged if row["label"]]
     reasons = Counter()  # in full where a rollout was not judged
     for row in labels:
-        reasons[row["reason"][:100] if row["label"] is None else row["reason"].partition(":")[0]] += 1
+        reasons[reason_of(row)[:100] if row["label"] is None else reason_of(row).partition(":")[0]] += 1
     solved_percent = percent(len({row["id"] for row in right}), len({row["id"] for row in judged}))
     return {
         "run": str(run), "problems": len(problems), "rollouts": len(labels), "right": len(right),
         "right_percent": percent(len(right), len(judged)), "wrong": len(judged) - len(right),
         "not_judged": len(labels) - len(judged), "oracle_percent": solved_percent,
-        "no_answer": sum(row["reason"].endswith(("no answer", "no code")) for row in labels),
-        "reasons": dict(reasons.most_common()),
+        "no_answer": sum(reason_of(row).endswith(("no answer", "no code")) for row in labels),
+        "reasons": dict(reasons.most_common()), "notes": notes_on(problems, judged),
     }  # fmt: skip
 
 
+def notes_on(problems, judged):
+    """Sentences on packages that programs need, and on a kind of problem of which nothing is right."""
+    notes = []
+    lacking = Counter(name for row in judged for name in packages_needed(row))
+    if lacking:
+        needed = f"{lacking.total()} programs need {', '.join(sorted(lacking))}, which are not here"
+        notes.append(f"{needed}, and count as wrong; install them and run 02 again")
+    for kind in common.asked_as(problems.values()):
+        rows = [row for row in judged if problems[row["id"]]["kind"] == kind]
+        if len(rows) >= MANY and not any(row["label"] for row in rows):
+            row = next((row for row in rows if row.get("answer")), rows[0])
+            pair = f"{problems[row['id']].get('answer', 'tests')!r} and {row.get('answer', '')!r:.90}"
+            notes.append(f"none of {len(rows)} answers of the kind {kind} is right; for example {pair}")
+    return notes
+
+
 def print_summaries(summaries, options):
-    columns = [name for name in summaries[0] if name != "reasons"]
+    columns = [name for name in summaries[0] if name not in ("reasons", "notes")]
     header = [name.replace("_percent", " %").replace("_", " ") for name in columns]
     print(common.table(header, [[row[name] for name in columns] for row in summaries]))
     for row in summaries:
         reasons = ", ".join(f"{count} {reason}" for reason, count in row["reasons"].items())
-        print(f"{row['run']}: reasons: {reasons}")
+        for said in (f"reasons: {reasons}", *row["notes"]):
+            print(f"{row['run']}: {said}")
         if row["not_judged"] == row["rollouts"]:
             print(f"{row['run']}: nothing to judge: no problem has an answer or tests; 04 can still select")
     if options.json:

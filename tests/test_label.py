@@ -92,6 +92,51 @@ def test_text_is_equal_where_letters_digits_and_signs_are(reference, answer, rig
     assert judge.verdict(CITY | {"answer": reference}, judge.words_of(answer))[0] is right
 
 
+@pytest.mark.parametrize("response, answer, right", [
+    ("The capital of France is Paris.", "Paris.", True), ("It is Paris. Rome is in Italy.", "Paris.", True),
+    ("It lies there.\n**Answer:** Paris", "Paris", True), ("Answer: Rome\n\nFinal answer: **Paris**", "Paris", True),
+    ("**Answer: Paris**", "Paris", True),
+    ("Rome is nice. So the answer is: Paris", "Paris", True), ("Answer: the capital is Paris", None, True),
+    ("The capital is not Paris.", "not Paris.", False), ("It is Paris or Rome.", "Paris or Rome.", False),
+    ("The answer is 5, not Paris", "5, not Paris", False), ("Rome, not Paris", "Rome, not Paris", False),
+    ("<answer>Paris</answer>, it is big", "Paris", True), ("", None, False)])  # fmt: skip
+def test_text_is_the_answer_line_or_the_end_of_a_statement(response, answer, right):
+    found = judge.words_of(response)
+    assert judge.verdict(CITY, found)[0] is right and answer in (found, None)
+
+
+def test_answers_in_words_that_say_the_same_vote_together():
+    said = ["Paris", "The answer: the capital is Paris.", "It is Paris.", "It is Rome"]
+    _, group = judge.readers_of(CITY)
+    assert group([judge.words_of(text) for text in said]) == [0, 0, 0, 1]
+
+
+@pytest.mark.parametrize("kind, wrong, right", [
+    ("text", "The town, I hear, is Rome.", "Paris"), ("math", "5", "0.5"), ("code", "```py\nx = 1\n```", PLUS)])
+def test_a_kind_of_which_nothing_is_right_is_named(kind, wrong, right, tmp_path, run_here):
+    """From twenty answers on, with a pair to look at."""
+    problem = {"text": CITY, "math": HALF, "code": ADD}[kind]
+    for count in (19, 20):
+        run = write_run(tmp_path / str(count), [problem, OPEN], {problem["id"]: [wrong] * count, "open": ["1"]})
+        said = run_here("02_label.py", run).stdout
+        assert (f"none of 20 answers of the kind {kind} is right" in said) == (count == 20)
+    assert ("'Paris' and 'Rome.'" in said) == (kind == "text")
+    edit_jsonl(run / "rollouts.jsonl", lambda row: row | {"response": wrong if row["sample"] else right})
+    assert "none of" not in run_here("02_label.py", run).stdout
+
+
+def test_packages_that_programs_need_are_named_and_such_programs_judged_again(tmp_path, run_here):
+    lacking = PLUS.replace("def", "import {}\n\ndef")
+    inside = PLUS.replace("    return", "    import no_scipy.stats\n    return")
+    programs = [PLUS, lacking.format("no_pandas"), inside, lacking.format("no_scipy"), lacking.format("os.none")]
+    run = write_run(tmp_path / "run", [ADD, LACKING], {"add": programs, "lacking": [PLUS]})
+    said = run_here("02_label.py", run)
+    assert "3 programs need no_pandas, no_scipy, which are not here, and count as wrong" in said.stdout
+    assert labels_of(run, "label") == [(1,), (0,), (0,), (0,), (0,), (None,)]
+    again = run_here("02_label.py", run)
+    assert "4 of 6 labels judged again, 0 changed" in again.stderr and again.stdout == said.stdout
+
+
 def test_a_second_run_judges_only_what_differs(mixed, run_here, monkeypatch):
     """A response, a reference, tests and another judge; and what could not be judged, each time."""
     judged = []
@@ -127,9 +172,10 @@ def test_a_new_limit_judges_programs_again_and_labels_made_by_hand_stay(mixed, r
     run_here("02_label.py", mixed)
     said = run_here("02_label.py", mixed, "--timeout", "11").stderr
     assert f"{mixed}: 7 of 19 labels judged again, 0 changed" in said
-    edit_jsonl(mixed / "labels.jsonl", lambda row: {"id": row["id"], "sample": row["sample"], "label": 1, "reason": ""})
-    run_here("02_label.py", mixed)
-    assert {*labels_of(mixed, "label")} == {(1,)}
+    edit_jsonl(mixed / "labels.jsonl", lambda row: {name: row[name] for name in ("id", "sample", "label")})
+    by_hand = (mixed / "labels.jsonl").read_bytes()
+    assert "made by hand" in run_here("02_label.py", mixed).stdout
+    assert (mixed / "labels.jsonl").read_bytes() == by_hand
 
 
 def test_labels_of_another_judge_are_named(mixed, run_here, capsys, monkeypatch):
