@@ -652,13 +652,13 @@ FORMULA_RUN = re.compile(rf"""(?x)
             \x02[^\x03]*\x03                          # a formula that was in dollars
             | \\(?:[a-zA-Z]+|.)                       # \frac, \%
             | \{{[A-Za-z ,]*\}}                       # the words of \text{{square feet}}
-            | (?<![A-Za-z'’])(?:[A-Za-z]|[A-Z]{{2,3}}(?=[ ]?=))(?![A-Za-z'’])  # x, AB = 5; not the s of it's
+            | (?<![A-Za-z])(?:[A-Za-z]|[A-Z]{{2,3}}(?=[ ]?=))(?![A-Za-z])  # x, and the AB of AB = 5
             | (?<=[\d\x03}}])(?!(?:st|nd|rd|th)\b)    # glued to a number: 25cm, 12pi, 2ab, but not 11th
-              (?:[A-Za-z]{{2,3}}|sqrt|percent|{LONG_UNITS})(?![A-Za-z'’])
+              (?:[A-Za-z]{{2,3}}|sqrt|percent|{LONG_UNITS})(?![A-Za-z])
             | (?<=[\d\x03}}][ ])(?:{SPACED_UNITS})\b   # behind a number: 25 cm, but not 5 in
             | \b(?:and|or|to(?=[ ]\d)|minus|negative|sqrt|pi|infinity|sin|cos|tan|log|ln)(?![A-Za-z])
             | \b(?:percent|million|billion|thousand|hundred|dozen|half|\w+dths?)\b
-            | (?!\{{[A-Za-z ,]*\}}) [^\sA-Za-z\\\x02\x03'’] | ['’](?![A-Za-z])   # digits and signs
+            | (?!\{{[A-Za-z ,]*\}}) [^\sA-Za-z\\\x02\x03'’] | ['’](?![A-Za-z])   # digits and signs; no it's
             | [ ](?=[^\s$])
         )+
         (?: (?!\S) | (?=/[A-Za-z]) )                  # and ends with one, or before "/day"

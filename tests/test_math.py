@@ -336,6 +336,7 @@ GIVES = [
         "We get 5. The number of rolls where both win is $20$.", "The number of days when it rains is 20.",
         "The 3 numbers that fit are 20.", "It is 20 if x = 3.", "There are 20 of them that have 3 digits.",
         "Maybe the answer is 723? No: $x = \\mathbf{20}$.", "Perhaps the answer is 723. But then $x = 20$.",
+        "So the answer is 723? No, then $x = 20$.",
     ]),
     ("1,4", [r"<answer> The solutions are $x \in \{1, 4\}$ </answer>"]),
     (r"\text{a prime}", ["It is 7. <answer>a prime</answer>"]),
