@@ -119,7 +119,7 @@ def test_a_kind_of_which_nothing_is_right_is_named(kind, wrong, right, tmp_path,
     for count in (19, 20):
         run = write_run(tmp_path / str(count), [problem, OPEN], {problem["id"]: [wrong] * count, "open": ["1"]})
         said = run_here("02_label.py", run).stdout
-        assert (f"none of 20 answers of the kind {kind} is right" in said) == (count == 20)
+        assert said.count(f"none of {count} answers of the kind {kind} is right") == (count == 20)
     assert ("'Paris' and 'Rome.'" in said) == (kind == "text")
     edit_jsonl(run / "rollouts.jsonl", lambda row: row | {"response": wrong if row["sample"] else right})
     assert "none of" not in run_here("02_label.py", run).stdout
