@@ -33,7 +33,7 @@ import sys
 import textwrap
 import time
 import warnings
-from collections import Counter, namedtuple
+from collections import Counter, deque, namedtuple
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -584,7 +584,7 @@ def joined_boxes(text):
 def boxes_of(text):
     """The last twenty boxes, but for those within others and those that hold nothing."""
     found = []
-    starts = [*BOX.finditer(text)][-20:]
+    starts = deque(BOX.finditer(text), maxlen=20)
     for box in starts:
         end, is_closed = end_of_box(text, box.end())
         if found and box.start() < found[-1].end or not is_closed and box is not starts[-1]:
