@@ -778,9 +778,23 @@ class Engine:
 def free_memory(device):
     """Bytes for keys and values."""
     if device.type != "cuda":
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+        physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return int(min(physical, *memory_limits())) // 2
     torch.cuda.empty_cache()  # what an earlier engine held
     return int(torch.cuda.mem_get_info(device)[0] * 0.8)
+
+
+def memory_limits(groups="/proc/self/cgroup", root="/sys/fs/cgroup"):
+    """Bytes that a container or a batch system allows this process: of its cgroup and of all above it."""
+    found = [math.inf]
+    for line in Path(groups).read_text().splitlines():
+        _, kinds, path = line.split(":", 2)
+        files = {"": f"{root}{path}/memory.max", "memory": f"{root}/memory{path}/memory.limit_in_bytes"}
+        file = Path(files.get(kinds, "/"))
+        for folder in file.parents:  # in a container only the upper ones may be there
+            with suppress(OSError, ValueError):  # no such file; "max"
+                found.append(int((folder / file.name).read_text()))
+    return found
 
 
 # ---- Models that the engine cannot run: transformers' own loop, and a pass for the vectors

@@ -1164,15 +1164,22 @@ def causal_attention(module, q, k, v, mask=None, scaling=None, sliding_window=No
         q, k, v = (torch.nn.functional.pad(x, (0, 8, 1, 0)) for x in (q, k, v))  # 8 more, for speed
         q[..., -8] = (s_aux / scaling)[:, None].to(q.dtype)
         k[:, :, 0, -8] = 1
-    mask = None
-    length = q.shape[2]
-    if sliding_window is not None and length - sinks > sliding_window:
-        place = torch.arange(length, device=q.device)
-        distance = place[:, None] - place
-        mask = (distance >= 0) & ((distance < sliding_window) | (place < sinks))
     attention = torch.nn.functional.scaled_dot_product_attention
-    out = attention(q, k, v, mask, is_causal=mask is None, scale=scaling)
-    return out[:, :, sinks:, :width].transpose(1, 2), None
+    length = q.shape[2]
+    if sliding_window is None or length - sinks <= sliding_window:
+        out = attention(q, k, v, is_causal=True, scale=scaling)
+    else:
+        place = torch.arange(length, device=q.device)
+        outputs = []
+        for begin in range(0, length, 1024):  # one mask for all queries would hold T * T numbers
+            end = begin + 1024
+            first = max(sinks, begin - sliding_window + 1)
+            keys = torch.cat([place[:sinks], place[first:end]])
+            distance = place[begin:end, None] - keys
+            mask = (distance >= 0) & ((distance < sliding_window) | (keys < sinks))
+            outputs.append(attention(q[:, :, begin:end], k[:, :, keys], v[:, :, keys], mask, scale=scaling))
+        out = torch.cat(outputs, 2)
+    return out[:, :, sinks:, :width].transpose(1, 2).contiguous(), None  # models call `view`
 
 
 # ---- Scorers: rebuilt from scorer.pt -----------------------------------------------------------------------

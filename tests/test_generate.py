@@ -330,6 +330,50 @@ def test_a_step_takes_indices_to_the_device_once_and_waits_when_all_of_it_is_lau
     assert max(indices) <= rows * pages
 
 
+# ---- Memory
+
+
+@pytest.mark.parametrize("window, has_sinks", [(None, True), (700, False), (700, True), (12, True), (2048, False)])
+def test_attention_over_a_long_text_is_that_of_one_mask(window, has_sinks):
+    """In float64, by all scores at once; the text is longer than the queries that are taken at a time."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, heads, 2100, width).double() for heads, width in ((4, 8), (2, 8), (2, 6)))
+    sinks = torch.randn(4).double() if has_sinks else None
+    found, _ = common.causal_attention(None, q, k, v, None, 0.3, window, sinks)
+    k, v = (x.repeat_interleave(2, 1) for x in (k, v))
+    distance = torch.arange(2100)[:, None] - torch.arange(2100)
+    hidden = (distance < 0) | (distance >= (window or 2100))
+    scores = (q @ k.mT * 0.3).masked_fill(hidden, -torch.inf)
+    sink = torch.full((2, 4, 2100, 1), -torch.inf) if sinks is None else sinks.view(1, 4, 1, 1).expand(2, 4, 2100, 1)
+    weights = torch.cat([scores, sink], -1).softmax(-1)[..., :-1]
+    torch.testing.assert_close(found, (weights @ v).transpose(1, 2), atol=1e-12, rtol=1e-9)
+    assert found.is_contiguous()  # some models call `view`
+
+
+def test_memory_of_a_sliding_window_grows_with_the_text_and_not_with_its_square():
+    """Of a process that reads 16,384 tokens: less than a bit for each pair of them."""
+    code = (
+        "import resource, torch, common\n"
+        "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10\n"
+        "def read(T): common.causal_attention(None, *torch.randn(3, 1, 2, T, 16), None, 1.0, 128, torch.zeros(2))\n"
+        "read(2048); before = peak(); read(16384); print(peak() - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 16384**2 / 8
+
+
+@pytest.mark.parametrize("line, file, limit, found", [
+    ("0::/a/b", "a/memory.max", "4096\n", 4096), ("0::/a/b", "a/b/memory.max", "max\n", np.inf),
+    ("0::/a/b", "memory.max", "4096\n", 4096),
+    ("4:memory:/docker/1", "memory/memory.limit_in_bytes", "8192\n", 8192), ("3:cpu:/", "memory.max", "4096\n", np.inf),
+])  # fmt: skip
+def test_a_containers_memory_is_all_there_is(tmp_path, line, file, limit, found):
+    (tmp_path / "groups").write_text(f"1:name=systemd:/\n{line}\n")
+    (tmp_path / "root" / file).parent.mkdir(parents=True)
+    (tmp_path / "root" / file).write_text(limit)
+    assert min(generate.memory_limits(tmp_path / "groups", tmp_path / "root")) == found
+
+
 # ---- Sampling
 
 
