@@ -220,41 +220,61 @@ def choose_tokens(logits, sampling, rows, tokens, width=256, likeliest=None):
 # ---- Attention
 
 
-def probe(model, length):
-    """(what each layer hands to its attention function for some tokens, a reason or None)
+def probe(model, settings, length):
+    """Why the engine cannot run a model; None where it can. length: the most tokens of a text.
 
-    The reason is why functions of ours may not stand in for the model's own, which they would do wrongly in
-    silence. length: the most tokens of a text.
+    The engine reads a short prompt into pages and decodes two tokens, whose vectors and statistics must be
+    those of the model's own forward pass.
     """
+    likeliest = {"temperature": 0, "top_k": 0, "top_p": 1, "repetition_penalty": 1, "stop_ids": []}
+    settings = settings._replace(sampling=likeliest)
+    layers = range(settings.config.num_hidden_layers + 1)
+    window = getattr(settings.config, "sliding_window", None)
+    some_layers_slide = "sliding" in str(getattr(settings.config, "layer_types", None) or "sliding")
+    common.watch_layers(model, (), None)  # refuses a model without the places
+    for first in (0, 8, 16):  # rounded to 16 bits a token may take other experts, but hardly in all texts
+        job = {"id": 0, "sample": 0, "prompt": [*range(first, first + 8)], "limit": 1, "key": 0}
+        try:
+            engine = Engine(model, layers, likeliest, 1, 1, 8, 1)
+            engine.graphs = None  # a capture takes longer than two steps
+            (found,) = engine.run(deque([Row(job)]))
+        except common.BadInput as error:
+            return str(error)
+        except Exception as error:  # of any kind: the model's code expects other attention functions
+            return f"our engine fails with it, {common.reason_of(error)}"
+        if window and window < length and some_layers_slide and engine.windows == {None}:
+            return "its sliding window is a mask"
+        (own,) = read_answers(model, settings, [[job | {"tokens": found["ids"].tolist()}]], layers, ())
+        off = distance(found, own)
+        if off <= (1e-3 if model.dtype == torch.float32 else 1 / 16):
+            return None
+    return f"token by token it gives other vectors (off by {off:.0%}), as layers with a state do"
+
+
+def distance(found, own):
+    """The largest relative distance of two rollouts' vectors of a layer, or of their statistics."""
+    pairs = [(found["stats"], own["stats"])]
+    pairs += [(found["hidden"][layer], own["hidden"][layer]) for layer in own["hidden"]]
+    distances = [(x - y).float().norm() / y.float().norm() for x, y in pairs]
+    return torch.stack(distances).nan_to_num(math.inf).max().item()
+
+
+def attention_calls(model):
+    """What each layer hands to its attention function for some tokens, unless no function here takes it."""
     calls = []
-    unknown = set()  # what the model hands over that no function here takes
 
     def record(module, q, k, v, mask=None, scaling=None, sliding_window=None, s_aux=None, **more):
         tensors = {name for name, x in more.items() if isinstance(x, torch.Tensor) or name == "softcap" and x}
-        unknown.update(tensors - {"position_ids"})
-        layer = getattr(module, "layer_idx", None)
-        calls.append(SimpleNamespace(layer=layer, keys=k, values=v, window=sliding_window))
+        unknown = tensors - {"position_ids"}
+        if unknown:
+            die(f"its attention also takes {', '.join(sorted(unknown))}")
+        calls.append(SimpleNamespace(layer=module.layer_idx, keys=k, values=v, window=sliding_window))
         return common.causal_attention(module, q, k, v, mask, scaling, sliding_window, s_aux)
 
-    try:
-        common.use_attention(model, "probe", record)
-    except common.BadInput as error:
-        return calls, str(error)
-    ids = torch.arange(8, device=model.device)[None]
+    common.use_attention(model, "probe", record)
     with torch.inference_mode():
-        out = model(input_ids=ids, use_cache=False, output_hidden_states=True)
-    config = model.config.get_text_config()
-    window = getattr(config, "sliding_window", None)
-    some_layers_slide = "sliding" in str(getattr(config, "layer_types", None) or "sliding")
-    if any(x.ndim > 3 for x in out.hidden_states):
-        return calls, "it has several hidden vectors a token"
-    if unknown:
-        return calls, f"its attention also takes {', '.join(sorted(unknown))}"
-    if window and window < length and some_layers_slide and {call.window for call in calls} == {None}:
-        return calls, "its sliding window is a mask"
-    if [call.layer for call in calls] != list(range(config.num_hidden_layers)):
-        return calls, "some of its layers have a state"
-    return calls, None
+        model(input_ids=torch.arange(8, device=model.device)[None], use_cache=False)
+    return calls
 
 
 def use_own_attention(model):
@@ -419,8 +439,7 @@ class Engine:
         self.rows = []
         self.prompts = {}  # problem: the pages of its prompt
         self.plan = None
-        calls, why_not = probe(model, max_prompt + max_new)
-        assert not why_not, why_not  # see sample_problems
+        calls = attention_calls(model)
         text = model.config.get_text_config()
         self.windows = {None, *(call.window for call in calls)}
         self.make_pools(calls, max_prompt, max_new, budget or free_memory(self.device))
@@ -800,7 +819,7 @@ def memory_limits(groups="/proc/self/cgroup", root="/sys/fs/cgroup"):
 # ---- Models that the engine cannot run: transformers' own loop, and a pass for the vectors
 
 
-def run_by_generate(model, settings, layers, queue, longest):
+def run_by_generate(model, settings, layers, queue):
     """Yield rollouts as Engine.run does, all of a problem that wait at the head of the queue at a time."""
     while queue:
         jobs = [queue.popleft().job]
@@ -808,7 +827,7 @@ def run_by_generate(model, settings, layers, queue, longest):
             jobs.append(queue.popleft().job)
         use_own_attention(model)
         answers = generate_answers(model, settings.sampling, jobs)
-        yield from read_answers(model, settings, [answers], layers, (), longest)
+        yield from read_answers(model, settings, [answers], layers, ())
 
 
 def generate_answers(model, sampling, jobs):
@@ -841,17 +860,17 @@ def generate_answers(model, sampling, jobs):
 # ---- Rollouts whose tokens are given: one teacher-forced pass
 
 
-def read_answers(model, settings, problems, layers, extra, longest):
-    """Yield the rollouts of problems, each given as a list of its jobs. longest: the most tokens of a text.
+def read_answers(model, settings, problems, layers, extra, longest=None):
+    """Yield the rollouts of problems, each a list of its jobs.
 
+    By attention of ours, where it can run this model for texts of `longest` tokens, else by the model's own.
     Rows are padded on the right, where nothing that counts can see it. Logits are computed where an answer
     has no statistics yet.
     """
-    _, why_not = probe(model, longest)
-    if why_not:
-        use_own_attention(model)
-    else:
+    if longest and not probe(model, settings, longest):
         common.use_attention(model, "causal", common.causal_attention)
+    else:
+        use_own_attention(model)
     states = {}
     hooks = common.watch_layers(model, [*layers, settings.config.num_hidden_layers], states.__setitem__)
     for jobs in problems:
@@ -1162,10 +1181,10 @@ def sample_problems(model, settings, jobs, layers, slots, desc, rate=None, thres
     bar = common.progress(desc=desc, total=len(every), unit="rollout")
     advice = f"run it again with --slots {max(1, slots // 2)}, or a lower --max-new-tokens"
     with common.enough_memory(advice), bar:
-        _, why_not = probe(model, sum(longest))
+        why_not = probe(model, settings, sum(longest))
         if why_not:
             print(f"sampled by model.generate, slower: {why_not}", file=sys.stderr)
-            found = run_by_generate(model, settings, layers, queue, sum(longest))
+            found = run_by_generate(model, settings, layers, queue)
         else:
             found = Engine(model, layers, settings.sampling, settings.n, slots, *longest).run(queue)
         for rollout in found:

@@ -460,8 +460,10 @@ def watch_layers(model, layers: list[int], keep: Callable) -> list:
     block with that number.
     """
     body = model.get_decoder()
-    if not hasattr(body, "layers") or not hasattr(body, "norm"):
-        die(f"{type(model).__name__} has no `layers` and `norm`, the places to read hidden vectors from")
+    n_layers = model.config.get_text_config().num_hidden_layers
+    if len(getattr(body, "layers", ())) != n_layers or not hasattr(body, "norm"):
+        where = f"the places to read the vectors of {n_layers} layers from"
+        die(f"{type(model).__name__} has no `layers` and `norm`, {where}")
     hooks = []
     for column, index in enumerate(layers):
         call = partial(keep_states, keep, column)
@@ -475,8 +477,10 @@ def watch_layers(model, layers: list[int], keep: Callable) -> list:
 def keep_states(keep, column, module, inputs, output=None):
     """A hook: what goes into a module or, of a hook that runs after it, what comes out."""
     states = inputs[0] if output is None else output
-    if states.ndim == 4:  # Gemma 3n has several vectors a token; its attention reads the active one
+    if states.ndim == 4 and hasattr(module, "config"):  # Gemma 3n's attention reads the active one of several
         states = states[module.config.altup_active_idx]
+    elif states.ndim == 4:  # DeepSeek V4's [B, T, streams, d], which all begin as the embedding
+        states = states.mean(2)
     keep(column, states)
 
 

@@ -158,6 +158,10 @@ def byte_tokenizer(before=(), after=(), special=(), plain=(), **options):
 TINY = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 4,
         "num_key_value_heads": 2, "max_position_embeddings": 512, "initializer_range": 0.15,
         "vocab_size": 300, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}  # fmt: skip
+EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 32}
+LATENT = {"num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8,
+          "qk_nope_head_dim": 8, "v_head_dim": 12, "head_dim": 8, "n_routed_experts": 4, "n_group": 1,
+          "topk_group": 1, "n_shared_experts": 1, "first_k_dense_replace": 1} | EXPERTS  # fmt: skip
 
 
 def random_model(name, **options):
@@ -174,9 +178,10 @@ def full_forward(model, ids):
     """(hidden states, logits) of one sequence by transformers' own eager attention."""
     model.set_attn_implementation("eager")
     out = model(torch.tensor([ids]), output_hidden_states=True, use_cache=False)
-    states = [x[0] for x in out.hidden_states]  # of Gemma 3n [1, T, d]: of its vectors the active one
-    if states[0].ndim > 2:
-        states = [x[0] for x in states[:-1]] + [model.get_decoder()(torch.tensor([ids])).last_hidden_state[0]]
+    states = [x[0] for x in out.hidden_states]
+    if states[0].ndim > 2:  # of Gemma 3n's vectors [1, T, d] the active one, of DeepSeek V4's [T, streams, d] the mean
+        states = [x.mean(1) if len(x) == len(ids) else x[0] for x in states[:-1]]
+        states.append(model.get_decoder()(torch.tensor([ids])).last_hidden_state[0])
     return states, out.logits[0]
 
 
