@@ -42,6 +42,7 @@ In your own program: sample(), below.
 """
 
 import argparse
+import ctypes
 import fcntl
 import hashlib
 import importlib
@@ -953,6 +954,8 @@ def extra_vectors(tokenizer, ids, final, wanted):
 
 # ---- vLLM: one engine that samples, and then one that reads, as it hands out no vectors while it samples
 
+AT_ONCE = 4096  # requests that vLLM holds, with their statistics
+
 
 @cache
 def __getattr__(name):
@@ -980,12 +983,41 @@ def __getattr__(name):
     return LastVectors
 
 
-def stand_in(args, config):
-    """What meta.json says of a model, for one that vLLM holds; and vLLM's own settings."""
+def vllm_options(args):
+    """Which model vLLM loads; its settings that lie in the environment are made here, too."""
+    os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"  # see the last lines of this file
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
     os.environ["VLLM_ALLOW_LONG_MAX_MODEL_LEN"] = "1"  # to read an answer that fills the context
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))  # they would outlive this one
+    return {"model": args.model, "revision": args.revision} | args.engine_args
+
+
+def check_vllm(args, n_layers, layers):
+    """Refuse what vLLM could sample, but not read afterwards."""
+    if not all(0 < layer < n_layers for layer in layers):  # not all of its models hand out layer 0 as it is
+        what = f"gives the vectors of the layers 1 to {n_layers - 1}, before the final one"
+        die(f"--engine vllm {what}; leave out others, which --engine ours adds to a finished run")
+    for name in ("pipeline_parallel_size", "data_parallel_size"):
+        if args.engine_args.get(name, 1) != 1:
+            die(f"--engine-args: leave out {name}, and split the model by tensor_parallel_size")
+    if "RANK" in os.environ:
+        die("--engine vllm is one process for all GPUs: leave out torchrun and RANK")
+    options = vllm_options(args)
+    from vllm import EngineArgs, ModelRegistry
+    from vllm.model_executor.models.interfaces import supports_eagle3
+
+    try:
+        config = EngineArgs(**options).create_model_config()
+        model_class, _ = ModelRegistry.resolve_model_cls(config.architectures, config)
+    except Exception as error:  # of many kinds
+        die(f"vLLM does not run {args.model} here: {common.reason_of(error)}")
+    if config.use_mla or not supports_eagle3(model_class):
+        why_not = f"hands out no vectors of {model_class.__name__}, so it could not read the answers"
+        die(f"vLLM {why_not}; see which it can in README.md")
+
+
+def stand_in(args, config):
+    """What meta.json says of a model, for one that vLLM holds."""
     device = common.pick_device()
     dtype = common.pick_dtype(args.dtype, device)
     if dtype == "auto":  # the files of a model that also reads images name one type for all of its parts
@@ -999,12 +1031,11 @@ def vllm_engine(args, model, longest, layers=(), folder=None):
     from vllm import LLM
     from vllm.v1.engine.exceptions import EngineDeadError
 
-    options = {"model": args.model, "revision": args.revision, "max_model_len": longest}
-    options["dtype"] = model.dtype
+    options = {"max_model_len": longest, "dtype": model.dtype}
     if model.device == "cpu":  # there a prompt with a seed that is read in two parts ends vLLM 0.32
         options["enable_chunked_prefill"] = False
     if layers:
-        draft = {"hf_config": {"eagle_aux_hidden_state_layer_ids": layers}}
+        draft = {"hf_config": {"eagle_aux_hidden_state_layer_ids": sorted(layers)}}
         folder.mkdir(parents=True, exist_ok=True)
         own = {"use_synchronization_lock": False, "shared_storage_path": str(folder)}
         options |= {
@@ -1018,7 +1049,7 @@ def vllm_engine(args, model, longest, layers=(), folder=None):
             "enforce_eager": True,  # there is no step that a graph would make faster
         }  # fmt: skip
     try:
-        engine = LLM(**options | args.engine_args).llm_engine
+        engine = LLM(**options | vllm_options(args)).llm_engine
     except Exception as error:  # of many kinds; its processes have printed the reason
         die(f"vLLM does not run {args.model} here: {common.reason_of(error)}")
     try:
@@ -1030,16 +1061,21 @@ def vllm_engine(args, model, longest, layers=(), folder=None):
 
 
 def ask_vllm(engine, requests):
-    """Yield (job, what vLLM makes of it) as requests end; requests: a list of (job, token ids, settings)."""
+    """Yield (job, what vLLM makes of it) as requests end; requests yields (job, token ids, settings)."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
     of_all = {"flat_logprobs": True, "detokenize": False, "output_kind": RequestOutputKind.FINAL_ONLY}
-    for number, (_, ids, settings) in enumerate(requests):
-        engine.add_request(str(number), {"prompt_token_ids": ids}, SamplingParams(**settings, **of_all))
-    while engine.has_unfinished_requests():
+    waiting = enumerate(requests)
+    asked = {}
+    while True:
+        for number, (job, ids, settings) in itertools.islice(waiting, AT_ONCE - len(asked)):
+            asked[str(number)] = job
+            engine.add_request(str(number), {"prompt_token_ids": ids}, SamplingParams(**settings, **of_all))
+        if not asked:
+            return
         for output in engine.step():
-            yield requests[int(output.request_id)][0], output
+            yield asked.pop(output.request_id), output
 
 
 def by_problem(jobs, rollouts, desc):
@@ -1057,10 +1093,10 @@ def sample_by_vllm(engine, settings, jobs):
     """Yield the rollouts of a list of jobs, without vectors."""
     sampling = settings.sampling | {"ignore_eos": True, "logprobs": common.TOP_K}
     sampling["stop_token_ids"] = sampling.pop("stop_ids")
-    requests = []
-    for job in jobs:
-        own = {"seed": job["key"] >> 31, "max_tokens": job["limit"]}
-        requests.append((job, job["prompt"], sampling | own))
+    requests = (
+        (job, job["prompt"], sampling | {"seed": job["key"] >> 31, "max_tokens": job["limit"]})
+        for job in jobs
+    )
     for job, output in ask_vllm(engine, requests):
         tokens = [*output.outputs[0].token_ids]
         stats = vllm_stats(output.outputs[0].logprobs, len(tokens))
@@ -1078,41 +1114,33 @@ def vllm_stats(logprobs, count):
     return torch.cat([top, own, torch.full_like(own, math.nan)], 1).clamp(-65504).half()
 
 
-def read_by_vllm(engine, rollouts, layers, tries=3):
-    """Yield rollouts with vectors: prompt and answer go in, and vLLM writes those of the last two tokens.
-
-    An engine that ends early has been seen to leave out the last file: what does not come is asked for again.
-    """
+def read_by_vllm(engine, rollouts, layers):
+    """Yield rollouts with vectors: prompt and answer go in, and vLLM writes those of the last two tokens."""
     from safetensors.torch import load_file
 
-    requests = []
-    for rollout in rollouts:
-        options = {"max_tokens": 1, "temperature": 0}
-        if "stats" not in rollout:
-            options["prompt_logprobs"] = common.TOP_K
-        requests.append((rollout, rollout["prompt"] + rollout["tokens"], options))
-    left = []
+    sampling = {"max_tokens": 1, "temperature": 0}
+    with_stats = sampling | {"prompt_logprobs": common.TOP_K}
+    requests = (
+        (row, row["prompt"] + row["tokens"], sampling if "stats" in row else with_stats)
+        for row in rollouts
+    )
     for rollout, output in ask_vllm(engine, requests):
         path = Path(output.kv_transfer_params["hidden_states_path"])
-        if not comes(path):
-            left.append(rollout)
-            continue
+        wait_for(path)
         if "stats" not in rollout:
             rollout["stats"] = vllm_stats(output.prompt_logprobs, len(rollout["tokens"]))
-        ends = load_file(path)["vectors"]
-        yield rollout | {"hidden": vectors_of(layers, ends, rollout["finish"]), "extra": {}}
-    if left and tries == 1:
-        die(f"vLLM gave no vectors of {len(left)} rollouts; the same command asks once more")
-    if left:
-        yield from read_by_vllm(engine, left, layers, tries - 1)
+        ends = load_file(path)["vectors"]  # in the order of the layers' numbers, however they are asked for
+        path.unlink()
+        yield rollout | {"hidden": vectors_of(sorted(layers), ends, rollout["finish"]), "extra": {}}
 
 
-def comes(path, seconds=10):
-    """Whether a file is there before long: vLLM's worker writes it after the answer is out."""
+def wait_for(path, seconds=10):
+    """Wait for a file that vLLM's worker writes after the answer is out, and has been seen to leave out."""
     end = time.monotonic() + seconds
-    while not path.is_file() and time.monotonic() < end:
+    while not path.is_file():
+        if time.monotonic() > end:
+            die("vLLM gave no vectors of an answer; the same command asks for them again")
         time.sleep(0.01)
-    return path.is_file()
 
 
 # ---- Jobs: what is to be sampled or read, one for each rollout
@@ -1923,9 +1951,8 @@ def plan(run, settings):
     layers = run.layers(settings.config.num_hidden_layers)
     if args.engine == "ours":
         common.pick_device(args.device)
-    elif settings.config.num_hidden_layers in layers:
-        what = "gives the vectors of the layers before the final one"
-        die(f"--engine vllm {what}; leave out `final` and `all`, which --engine ours adds to a finished run")
+    else:
+        check_vllm(args, settings.config.num_hidden_layers, layers)
     if args.scorer:
         scorer = common.load_scorer(args.scorer)
         rater(scorer, args.scorer, vars(args), settings.config, [*layers])
@@ -1966,6 +1993,9 @@ def load_engine(args, config):
     args.model_stamp = common.model_stamp(args.model, args.revision)  # it may have been downloaded
     return model
 
+
+if __name__ == "__mp_main__":  # one of vLLM's processes, which the kernel shall end when its parent ends
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 if __name__ == "__main__":
     kept = "finished problems are kept in the run folder; the same command goes on with the others"

@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import ROOT, full_forward, refusal_of, stored, tokens_of
+from conftest import LATENT, ROOT, full_forward, random_model, refusal_of, stored, tokens_of
+from transformers import AutoTokenizer
 
 import common
 
@@ -51,7 +53,7 @@ def sample(problems, out, *flags):
 
 @pytest.fixture(scope="module")
 def whole(problems, tmp_path_factory):
-    return sample(problems, tmp_path_factory.mktemp("whole"), "--layers", "0,2,penultimate")
+    return sample(problems, tmp_path_factory.mktemp("whole"), "--layers", "penultimate,2,1")
 
 
 def assert_vectors_and_statistics(run):
@@ -79,7 +81,7 @@ def assert_vectors_and_statistics(run):
 def test_vectors_and_statistics_are_those_of_transformers(whole):
     meta = common.read_meta(whole)
     assert meta["engine"] == "vllm" and meta["versions"]["vllm"]
-    assert meta["layers"] == ["0", "2", "penultimate"] and not (whole / "parts").exists()
+    assert meta["layers"] == ["penultimate", "2", "1"] and not [*whole.glob("parts/vectors/*")]
     assert len(common.read_rollouts(whole)) == 4 * N
     assert_vectors_and_statistics(whole)
 
@@ -103,7 +105,7 @@ def test_answers_made_elsewhere(whole, problems, tmp_path):
 @with_vllm
 def test_killed_while_it_reads_and_run_again(whole, problems, tmp_path, monkeypatch):
     """It goes on with the problems that it had sampled and not read."""
-    flags = "--layers", "0,2,penultimate"
+    flags = "--layers", "penultimate,2,1"
     run = run_of(tmp_path)
     process = subprocess.Popen(command_of(problems, tmp_path, *flags), env=os.environ | OF_A_CPU, start_new_session=True)
     while len([*run.glob("parts/*.pt")]) < 4:
@@ -116,34 +118,71 @@ def test_killed_while_it_reads_and_run_again(whole, problems, tmp_path, monkeypa
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(generate, "sample_by_vllm", lambda *_: pytest.fail("it samples again"))
     generate.main(command_of(problems, tmp_path, *flags)[2:])
-    assert tokens_of(run) == tokens_of(whole) and not (run / "parts").exists()
+    assert tokens_of(run) == tokens_of(whole)
     assert_vectors_and_statistics(run)
 
 
 @with_vllm
-def test_vectors_that_do_not_come_are_asked_for_again(whole, problems, tmp_path, monkeypatch):
-    """Here the first file is lost; the engine and what it answers are real."""
+def test_layers_that_are_added_and_few_requests_at_a_time(whole, problems, tmp_path, monkeypatch):
+    """The added ones lie below, and are asked for in no order; what vLLM has at a time is bounded."""
     for name, value in OF_A_CPU.items():
         monkeypatch.setenv(name, value)
-    lost = []
-    comes = generate.comes
+    shutil.copytree(whole.parents[2], tmp_path / "out")
+    monkeypatch.setattr(generate, "AT_ONCE", 5)
+    held = []
+    ask = generate.ask_vllm
 
-    def lose_the_first(path):
-        if not lost:
-            lost.append(path)
-            return False
-        return comes(path)
+    def watched(engine, requests):
+        for found in ask(engine, requests):
+            held.append(engine.get_num_unfinished_requests())
+            yield found
 
-    monkeypatch.setattr(generate, "comes", lose_the_first)
-    rows = [row | {"response": "", "tokens": ids} for row, ids in zip(common.read_rollouts(whole), tokens_of(whole))]
-    common.write_jsonl(tmp_path / "answers.jsonl", rows)
-    generate.main(command_of(problems, tmp_path, "--responses", tmp_path / "answers.jsonl")[2:])
-    assert len(lost) == 1
-    assert_vectors_and_statistics(run_of(tmp_path))
+    monkeypatch.setattr(generate, "ask_vllm", watched)
+    generate.main(command_of(problems, tmp_path / "out", "--layers", "4,3")[2:])
+    run = run_of(tmp_path / "out")
+    assert common.read_meta(run)["layers"] == ["penultimate", "2", "1", "4", "3"]
+    assert len(held) == 4 * N and max(held) == 4
+    assert_vectors_and_statistics(run)
+
+
+@with_vllm
+def test_its_processes_end_with_the_command_however_that_ends(problems, tmp_path):
+    process = subprocess.Popen(command_of(problems, tmp_path, "-n", "99"), env=os.environ | OF_A_CPU)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    while not (engines := [pid for pid in children.read_text().split() if "VLLM" in command_line(pid)]):
+        assert process.poll() is None
+        time.sleep(0.1)
+    process.kill()
+    process.wait()
+    end = time.monotonic() + 30
+    while any(map(command_line, engines)) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not any(map(command_line, engines))
+
+
+def command_line(pid):
+    """Of a running process; "" of one that has ended."""
+    path = Path(f"/proc/{pid}/cmdline")
+    return path.read_text() if path.exists() else ""
+
+
+@with_vllm
+@pytest.mark.parametrize("architecture, options", [("deepseek_v3", LATENT), ("glm4", {"head_dim": 8})])
+def test_a_model_whose_layers_it_does_not_hand_out_is_refused_before_it_samples(
+    architecture, options, problems, tmp_path
+):  # fmt: skip
+    random_model(architecture, **options).save_pretrained(tmp_path / "model")
+    AutoTokenizer.from_pretrained(MODEL).save_pretrained(tmp_path / "model")
+    command = [x if x != str(MODEL) else tmp_path / "model" for x in command_of(problems, tmp_path / "out")]
+    assert "so it could not read the answers; see which it can in README.md" in refusal_of(*command[1:])
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("flags, words", [
-    (["--layers", "final"], "gives the vectors of the layers before the final one"),
+    (["--layers", "final"], ", before the final one; leave out others"),
+    (["--layers", "0"], ", before the final one; leave out others"),
+    (["--engine-args", '{"data_parallel_size":2}'], "leave out data_parallel_size"),
+    (["--engine-args", '{"pipeline_parallel_size":2}'], "leave out pipeline_parallel_size"),
     (["--extra", "last10"], "does without"), (["--slots", 3], "does without"),
     (["--engine-args", "dtype=bfloat16"], "; write it as -h shows"),
 ])  # fmt: skip
@@ -153,12 +192,20 @@ def test_what_vllm_cannot_do_is_one_line(problems, tmp_path, flags, words, monke
     assert not any(tmp_path.iterdir())
 
 
+def test_several_workers_are_refused(problems, tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: True)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    error = refusal_of("01_generate.py", MODEL, problems, "--engine", "vllm", "--out", tmp_path)
+    assert error == "--engine vllm is one process for all GPUs: leave out torchrun and RANK"
+    assert not any(tmp_path.iterdir())
+
+
 def test_a_model_of_several_parts_has_the_number_type_of_its_files(tmp_path, monkeypatch):
     config = {"model_type": "gemma3", "dtype": "bfloat16", "text_config": {"model_type": "gemma3_text"}}
     common.write_json(tmp_path / "config.json", config)
     args = SimpleNamespace(model=str(tmp_path), revision=None, dtype="auto")
     monkeypatch.setattr(os, "environ", os.environ.copy())
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(common, "pick_device", lambda: "cuda:0")
     model = generate.stand_in(args, common.load_config(args.model).get_text_config())
     assert (model.device, model.dtype) == ("cuda:0", torch.bfloat16)
