@@ -48,6 +48,7 @@ def main(argv=None):
     add("--slots", type=int, default=256 if CUDA else 64, help="default 64 on a CPU, 256 on a GPU")
     add("--threads", type=int, help="of a CPU; default: what torch takes")
     add("--model", help="a folder or a Hub id, instead of random weights")
+    add("--dtype", default="auto", help="number type of that model's weights, as 01 takes it")
     add("--prompts", type=int, default=16)
     add("--length", type=int, help="of every rollout, in tokens")
     add("--temperature", type=float, default=1.0)
@@ -116,7 +117,7 @@ def report(found):
 def measure(args):
     if args.threads:
         torch.set_num_threads(args.threads)
-    model = common.load_model(args.model)[0] if args.model else make_model()
+    model = common.load_model(args.model, dtype=args.dtype)[0] if args.model else make_model()
     model.generation_config.update(eos_token_id=None, pad_token_id=0)  # lengths are imposed
     work = make_work(args.scale * (4 if CUDA else 1), model.config.vocab_size, args.prompts, args.length)
     SAMPLING.update(temperature=args.temperature, top_k=args.top_k, top_p=args.top_p)
