@@ -1478,10 +1478,10 @@ def find_run(args, dataset):
 ADVICE = "choose another --out, or remove that folder"
 
 
-def refuse_other_run(run, sampling=None):
-    """A run goes on with the model and the settings that it was begun with.
+def refuse_other_run(run, sampling=None, dtype=None):
+    """A run goes on with the model, the settings and the number type that it was begun with.
 
-    sampling: the settings, completed by the model's files when these have been read.
+    sampling: the settings, completed by the model's files when these have been read; dtype: of the model.
     """
     meta = run.meta
     if not meta:
@@ -1505,14 +1505,9 @@ def refuse_other_run(run, sampling=None):
     if changes:
         others = f"other settings ({', '.join(changes)}), by {meta['command']}"
         die(f"{run.folder} was made with {others}; {ADVICE}")
-
-
-def refuse_other_dtype(run, model):
-    """Rollouts and vectors of one run are of one number type, whatever device they are made on."""
-    begun = run.meta.get("dtype")
-    if begun and f"torch.{begun}" != str(model.dtype):
-        now = str(model.dtype).removeprefix("torch.")
-        die(f"{run.folder} was begun in {begun} and would go on in {now}; give --dtype {begun}, or {ADVICE}")
+    begun = meta["dtype"]
+    if dtype not in (None, begun):
+        die(f"{run.folder} was begun in {begun}, now it would be {dtype}; give --dtype {begun}, or {ADVICE}")
 
 
 def stamp_of(args):
@@ -1577,6 +1572,10 @@ def layers_of(names, n_layers):
     return found
 
 
+def dtype_of(model):
+    return str(model.dtype).removeprefix("torch.")
+
+
 def make_meta(run, settings, model):
     """meta.json: what made this run."""
     args = run.args
@@ -1591,7 +1590,7 @@ def make_meta(run, settings, model):
         "seed": args.seed, "dataset": run.dataset, "n": args.n, "asked": common.asked_as(run.problems),
         "sampling": settings.sampling, "n_layers": settings.config.num_hidden_layers,
         "width": settings.config.hidden_size, "vocab_size": settings.config.vocab_size,
-        "engine": args.engine, "dtype": str(model.dtype).removeprefix("torch."),
+        "engine": args.engine, "dtype": dtype_of(model),
         "stamp": stamp_of(args), "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]),
         "arguments": vars(args), "versions": versions | {"python": sys.version.split()[0]},
         "git": commit or None, "device": common.device_name(model.device),
@@ -1613,10 +1612,8 @@ def finish_run(run, settings, model):
             return True  # another worker has merged the parts
         begin_run(run, settings, model)
     layers = [*run.layers(settings.config.num_hidden_layers)]
-    for name, rollouts in sample_missing(run, settings, model, layers, given):
-        with lock_of(run):
-            add_to_part(run, name, rollouts)
-    for name, rollouts in read_missing(run, settings, model, layers):
+    sampled = sample_missing(run, settings, model, layers, given)
+    for name, rollouts in itertools.chain(sampled, read_missing(run, settings, model, layers)):
         with lock_of(run):
             add_to_part(run, name, rollouts)
     return merge(run, layers)
@@ -1935,8 +1932,7 @@ def main(argv=None):
         if any(unsampled(run) or unread(run) for run in left):
             model = load_engine(args, settings.config)
             for run in left:
-                refuse_other_run(run, settings.sampling)  # the model may have been downloaded just now
-                refuse_other_dtype(run, model)
+                refuse_other_run(run, settings.sampling, dtype_of(model))  # which may be downloaded just now
         for run in runs:
             if finish_run(run, settings, model):
                 print(run.folder)
@@ -1964,11 +1960,8 @@ def plan(run, settings):
 
 def say_plan(run):
     """How much there is to sample, and which problems are not what they were."""
-    anew = []
-    for name, held in run.held.items():
-        others = f"{common.stamp(name)}-*.pt"  # of the same id
-        if not held and any((run.folder / "parts").glob(others)):
-            anew.append(name)
+    ids = {path.name.partition("-")[0] for path in (run.folder / "parts").glob("*.pt")}
+    anew = [name for name, held in run.held.items() if not held and common.stamp(name) in ids]
     if anew:
         what = "problems have another prompt than before and are sampled anew, such as"
         say(f"{run.folder}: {len(anew)} {what} {anew[0]!r}")

@@ -234,7 +234,7 @@ def test_a_run_whose_parts_are_gone_serves_but_does_not_grow(begun, tmp_path, no
 
 def test_a_run_does_not_go_on_in_another_number_type(begun, tmp_path, monkeypatch):
     """Which is a device's own where none was asked for: as a run that was begun on a GPU."""
-    other = f"{begun} was begun in float32 and would go on in bfloat16; give --dtype float32, or choose"
+    other = f"{begun} was begun in float32, now it would be bfloat16; give --dtype float32, or choose"
     monkeypatch.setattr(common, "pick_dtype", lambda dtype, device: torch.bfloat16)
     for command in ((tmp_path,), (tmp_path, 2, PROBLEMS[:3], "--layers", "0")):
         assert refused(*command).startswith(other)
