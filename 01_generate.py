@@ -244,6 +244,8 @@ def probe(model, settings, length):
         except common.BadInput as error:
             return str(error)
         except Exception as error:  # of any kind: the model's code expects other attention functions
+            if common.is_out_of_memory(error):
+                raise
             return f"our engine fails with it, {common.reason_of(error)}"
         if window and window < length and some_layers_slide and engine.windows == {None}:
             return "its sliding window is a mask"

@@ -1052,13 +1052,18 @@ def loading(name: str):
         die(f"model {name!r}{place} cannot be loaded: {reason_of(error)}")
 
 
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether CUDA, a CPU's allocator or Python says so."""
+    return bool(re.search("out of memory|can't allocate memory|MemoryError", repr(error)))
+
+
 @contextmanager
 def enough_memory(advice: str):
     """Out of memory is one line."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        if not re.search("out of memory|can't allocate memory|MemoryError", repr(error)):  # CUDA; CPU; Python
+        if not is_out_of_memory(error):
             raise
         die(f"out of memory; {advice}")
 
