@@ -162,8 +162,10 @@ def test_its_processes_end_with_the_command_however_that_ends(problems, tmp_path
 
 def command_line(pid):
     """Of a running process; "" of one that has ended."""
-    path = Path(f"/proc/{pid}/cmdline")
-    return path.read_text() if path.exists() else ""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 @with_vllm
