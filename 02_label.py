@@ -457,7 +457,6 @@ def with_wanted_name(code, tree, problem):
 # ------------------------------------------------------------------------------------------------------------
 # Extraction of answers. The first line that finds something decides:
 #
-#   an answer that is announced after the last box      \boxed{5}, no: the answer is 6.    6
 #   the last box, with those joined to it               \boxed{2} and \boxed{3}            2, 3
 #   what a phrase announces                             The answer is 5 cm.                5 cm
 #   the last formula of the last sentence with one      So x = 5, as wanted.               x = 5
@@ -512,13 +511,8 @@ def stated(text):
 
 
 def boxed_or_announced(text):
-    """The last box, but for an answer that is announced after it; without a box, what is announced."""
-    boxes = boxes_of(text)
-    if not boxes:
-        return announced(with_marks(text[-8000:]))
-    later = re.compile("(?i)answer").search(text, boxes[-1].end)
-    correction = announced(with_marks(text[later.start() :][-8000:]), alone=True) if later else None
-    return correction or joined_boxes(text)
+    """The last box; without one, what a phrase announces."""
+    return joined_boxes(text) or announced(with_marks(text[-8000:]))
 
 
 def with_marks(text):
@@ -669,18 +663,15 @@ FORMULA_SIGN = re.compile(
     r"[\d=^<>π√∞]|\\(?:frac|sqrt|pi|infty)\b|^\W*\([A-J]\)\W*$|^[a-z](?: ?[-+] ?[a-z]|!)?$")
 
 
-def announced(text, alone=False):
-    """The answer that a text announces last, or None; alone, if it is a formula that fills its sentence."""
+def announced(text):
+    """The answer that a text announces last, or None."""
     last_first = reversed([*ANNOUNCEMENT.finditer(text)][-5:])
     for phrase in sorted(last_first, key=lambda phrase: bool(WEAK.match(phrase[0]))):
         tail = text[phrase.end() : phrase.end() + 1000]
         if QUESTION.match(tail) or TENTATIVE.search(text, max(0, phrase.start() - 60), phrase.start()):
             continue
-        sentence = SENTENCE_END.split(tail[LEAD_IN.match(tail).end() :])[0]
-        found = announced_in(sentence)
-        is_all = found == unmarked(sentence) and re.match(r"(?![A-Za-z]{3}).*[\d\\]|[A-J]$", found)
-        is_said = re.match("(?i)answers?(?! to| for)", phrase[0]) and not phrase[0].endswith(("=", "be"))
-        if found and (not alone or is_all and is_said):
+        found = announced_in(SENTENCE_END.split(tail[LEAD_IN.match(tail).end() :])[0])
+        if found:
             return found
     return None
 

@@ -237,10 +237,6 @@ GUARDS = [
     ("2 * 5!", ["2 * 5! * 5!"]),
     ("120", ["The answer is $5$!", "So there are $5$!", "The answer is **5**!"]),
     # a remark beside the answer
-    ("2", [
-        r"$\boxed{9}$. To double-check the final answer, plug in x = 2.",
-        r"$\boxed{9}$. The final answer does not depend on k = 2.",
-    ]),
     ("14", ["15 (since 14 is too small)"]),
     ("-3", ["x1 = 3, x2 = -3"]),
     # a number that is a part of something
@@ -258,24 +254,15 @@ GIVES = [
     ("(2,3)", [r"$x = \boxed{2}$, $y = \boxed{3}$"]),
     (r"\frac{1}{2}", [r"\\boxed{\\frac{1}{2}}"]),
     ("11", [r"The answer is \boxed{\ 11\ }."]),
-    ("9", [r"$\boxed{9}$. To double-check the final answer, plug in x = 2."]),
-    (r"\frac13", ["$\\boxed{3}$\nFinal answer in simplest form: 1/3"]),
+    ("9", [
+        r"$\boxed{9}$. To double-check the final answer, plug in x = 2.",
+        r"$\boxed{9}$. So the answer is 6 more than 3.", r"The final answer is 7? Corrected: $\boxed{9}$",
+        r"\boxed{9} is the final answer. The result is 6 more than 3.",
+    ]),
     ("720", [r"$6!=720$", r"\boxed{6!=720}", "There are 6!=720 ways."]),
     # lines that begin with a number, indices, an exclamation
     ("5", ["Step 3: x = 5.", "Case 2: $n = 5$.", "The answer is $5$!", "The answer is **5**!"]),
     ("C", ["C", "C.", "**C.**", "`C`"]),
-    # a final answer that is announced after the last box
-    ("6", [
-        r"$\boxed{5}$. Checking again, the final answer is 6.", "$\\boxed{5}$\n\n**Final Answer:**$6$ cm",
-        r"\boxed{5} or \boxed{7}? The final answer is $x = 6$. The result is right, as 1 + 5 = 6.",
-    ]),
-    ("5", [
-        r"$\boxed{5}$. So the answer is 6 less than 11.",
-        r"$\boxed{5}$. The final answer is in simplest form.",
-        r"The final answer is 7? Corrected: $\boxed{5}$",
-        r"\boxed{5} is the final answer. The result is 6 less than 11.",
-    ]),
-    (r"\text{(B)}", [r"$\boxed{5}$. So the final answer is B."]),
     # what a phrase announces
     (r"\text{(A)}", ["So the best choice is A."]),
     ("42", ["The final answer is 42!"]),
@@ -518,15 +505,8 @@ def test_boxes_that_are_not_joined_give_one_answer():
 @pytest.mark.parametrize("response, answer", [
     ("The answer is 3 hours and 20 minutes.", "3 hours and 20 minutes"),
     ("So it took her 3 hours 20 minutes.", "3 hours 20 minutes"),
-    ("Answer: Tom has 3 apples and 5 pears.", "3 apples and 5 pears"),
-    (r"\boxed{7} but wait, that is wrong. The answer is 8.", "8"),
-    (r"So $x = \boxed{7}$. But no: the answer is $8$.", "8"),
-    (r"\boxed{7}. The answer is 8 less than 15.", "7"), (r"\boxed{7}. The result is 8.", "7"),
-    (r"\boxed{7}. The answer is not 8.", "7"),
-    (r"\boxed{\sqrt{2}}. So the answer is about 1.414.", r"\sqrt{2}"),
-    (r"The answer to part (b) is \boxed{5}. The answer to part (a) is 3.", "5"),
-    (r"\boxed{7}. If x were 3, the answer would be 8.", "7")])  # fmt: skip
-def test_quantities_are_one_answer_and_an_answer_after_a_box_corrects_it(response, answer):
+    ("Answer: Tom has 3 apples and 5 pears.", "3 apples and 5 pears")])
+def test_quantities_are_one_answer(response, answer):
     assert judge.answer_of(response) == answer
 
 
