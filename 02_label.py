@@ -472,7 +472,7 @@ SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|<(?:/?s|eos|end_of_turn)>")
 def answer_of(response: str) -> str | None:
     """The answer that a response gives, as it is written there, or None. It never sees the reference."""
     reasoning, final = split_reasoning(response)
-    final = in_tags(SPECIAL.sub("", once_escaped(final[-100_000:]).replace(r"\boxed{}", "")))
+    final = in_tags(SPECIAL.sub("", final[-100_000:].replace(r"\boxed{}", "")))
     if not final:
         return joined_boxes(reasoning)  # the response was cut off while reasoning
     found = boxed_or_announced(final)
@@ -538,12 +538,6 @@ def unmarked(text):
     """The text without marks, bold type and what stands around an answer."""
     text = re.sub(f"[ {START}{END}]+", " ", BOLD.sub("", text)).strip(' *_`"\n')
     return text.strip(" ,;:?*\n").rstrip(" .。_\\")
-
-
-def once_escaped(text):
-    """Undo a second escape (\\\\frac for \\frac), where no command is escaped once."""
-    twice, once = r"(?<!\\)\\\\[a-zA-Z]{2}", r"(?<!\\)\\[a-zA-Z]{2}"
-    return text.replace("\\\\", "\\") if re.search(twice, text) and not re.search(once, text) else text
 
 
 Box = namedtuple("Box", "start end content")
@@ -1017,7 +1011,7 @@ def clean(text):
     text = text.strip()
     if re.fullmatch(r"-?[0-9]+", text) or len(text) > CHARACTERS:
         return text
-    text = BOLD.sub("", once_escaped(text)).strip("*_` \n\t")
+    text = BOLD.sub("", text).strip("*_` \n\t")
     text = SIGN.sub(lambda match: SIGNS.get(match[0], match[0]), text)
     for pattern, replacement in REWRITES:
         text = pattern.sub(replacement, text)

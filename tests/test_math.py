@@ -252,7 +252,6 @@ GIVES = [
     ("2,3", [r"First \boxed{7} is a mistake; the roots are \boxed{2} and \boxed{3}."]),
     ("7", [r"<think>first \boxed{3}, hmm, so \boxed{7} and then it was cut off"]),
     ("(2,3)", [r"$x = \boxed{2}$, $y = \boxed{3}$"]),
-    (r"\frac{1}{2}", [r"\\boxed{\\frac{1}{2}}"]),
     ("11", [r"The answer is \boxed{\ 11\ }."]),
     ("9", [
         r"$\boxed{9}$. To double-check the final answer, plug in x = 2.",
