@@ -522,8 +522,8 @@ def with_marks(text):
         inner = next(group for group in formula.groups() if group is not None)
         return f"{START}{' '.join(inner.split())}{END}"
 
-    text = re.sub(r"(?<=[一-鿿])(?=[^一-鿿])|(?<=[^一-鿿])(?=[一-鿿])", " ", text)
-    text = FORMULA.sub(mark, re.sub(f"[{START}{END}]", "", text))
+    text = re.sub(r"[一-鿿]+", r" \g<0> ", re.sub(f"[{START}{END}]", "", text))
+    text = FORMULA.sub(mark, text)
     return re.sub(rf"(?m)(?:(?<={END})|(?<=\*\*)|((?:^|[a-z]) *-?\d[\d,.]*))!+(?=\s*$| [A-Z])", r"\1.", text)
 
 
@@ -739,7 +739,7 @@ class Tree:
     content: object = None  # of an equation, or a lettered choice: the tree of what stands on its right
     differences: list = None  # of an equation: left minus right at four points, divided by the first of these
     combines: bool = False  # of an equation: on its left is a sum of names; a + b = 5 may stand for 5
-    words: str = ""  # of a text; of a value: the noun behind it
+    words: str = ""  # of a text
 
 
 class Unreadable(Exception):
@@ -899,10 +899,7 @@ def same_items(a, b, forgiving):
     names = [{item.label.split("_")[0] for item in tree.items if item.label} for tree in (a, b)]
     if a.kind == b.kind == "list" and (len(names[0]) > 1) != (len(names[1]) > 1):
         return all_alike(a.items, b.items, forgiving)
-    pairs = [
-        [("" in (x.words, y.words) or x.words == y.words) and alike(x, y, forgiving) for y in b.items]
-        for x in a.items
-    ]  # 2 apples are not 2 pears here
+    pairs = [[alike(x, y, forgiving) for y in b.items] for x in a.items]
     return len(a.items) == len(b.items) and all(map(any, pairs)) and all(map(any, zip(*pairs)))
 
 
@@ -1233,10 +1230,7 @@ class Parser:
             elif self.next in SCALES and is_number(node):
                 node = compute("mul", node, number(SCALES[self.take()]))
             elif self.next[:1] == '"' and is_measure:
-                unit = self.units()
-                last = self.tokens[self.at - 1]  # ends units, or is the noun
-                is_noun = last[0] == '"' and last[1:] not in UNITS
-                node = replace(node, unit=unit, words=last.removesuffix("s") if is_noun else "")
+                node = replace(node, unit=self.units())
             elif self.next in NO_FACTOR or node.unit:
                 return node
             else:
