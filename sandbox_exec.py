@@ -735,19 +735,15 @@ def explain(problem):
 def run_small(module):
     """Run functions named test... and unittest's test cases; return whether one was skipped."""
     own = {name: thing for name, thing in vars(module).items() if getattr(thing, "__module__", "") == "tests"}
-    cases = [thing for thing in own.values() if isinstance(thing, type) and hasattr(thing, "assertEqual")]
-    have_skipped = bool(cases) and run_test_cases(cases)
     for name, thing in own.items():
         if name.startswith("test") and inspect.isfunction(thing):
             thing()
-    return have_skipped
-
-
-def run_test_cases(classes):
-    import unittest
-
+    cases = [thing for thing in own.values() if isinstance(thing, type) and hasattr(thing, "assertEqual")]
+    if not cases:
+        return False
+    unittest = importlib.import_module("unittest")
     result = unittest.TestResult()
-    unittest.TestSuite(map(unittest.defaultTestLoader.loadTestsFromTestCase, classes)).run(result)
+    unittest.TestSuite(map(unittest.defaultTestLoader.loadTestsFromTestCase, cases)).run(result)
     for problem in [text for _, text in result.errors + result.failures] + result.unexpectedSuccesses:
         raise Verdict(f"failed: {str(problem).strip().splitlines()[-1]}")
     return bool(result.skipped)
@@ -912,9 +908,8 @@ class Cage:
         maps = {"setgroups": "deny", "uid_map": f"{user} {user} 1", "gid_map": f"{group} {group} 1"}
         libc("unshare", NEWUSER if self.is_root else NEWUSER | others)
         for name, text in maps.items():
-            descriptor = os.open(f"self/{name}", os.O_WRONLY, dir_fd=proc_fd)
-            os.write(descriptor, text.encode())
-            os.close(descriptor)
+            with open(os.open(f"self/{name}", os.O_WRONLY, dir_fd=proc_fd), "w") as file:
+                file.write(text)
         if not self.is_root:
             self.make_root()
 
