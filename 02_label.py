@@ -820,7 +820,7 @@ def formula(text):
     trees = parser.items()
     if parser.next != "":
         raise Unreadable(parser.next)
-    return settled_list(trees)
+    return trees[0] if len(trees) == 1 else Tree("list", brackets="()", items=trees)
 
 
 CHANGING_WORDS = set(re.findall(r"\w+", """
@@ -1309,7 +1309,7 @@ class Parser:
         items = self.items()
         brackets = opening + self.need(*closing)
         if brackets in AROUND:
-            return compute(AROUND[brackets], settled_list(items))
+            return compute(AROUND[brackets], *items)
         if len(items) == 1:
             return items[0]
         if ")" not in closing:
@@ -1348,15 +1348,6 @@ def signed(sign, tree):
     if sign != "-":
         return tree
     return replace(tree, number=-tree.number) if is_number(tree) else compute("mul", number(-1), tree)
-
-
-def settled_list(trees):
-    """The tree of what stands in a list: one value in two ways, or a list."""
-    if len(trees) == 1:
-        return trees[0]
-    if all(tree.kind == "value" for tree in trees) and all(alike(trees[0], tree, True) for tree in trees):
-        return trees[0]  # 1/4, or 25%
-    return Tree("list", brackets="()", items=trees)
 
 
 def related(operators, sides):
