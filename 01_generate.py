@@ -1269,8 +1269,9 @@ def rater(scorer, path, model, config, layers=None):
     return rate
 
 
-def warn_of_other_prompts(problems, scorer):
-    for change in common.asked_otherwise(common.asked_as(problems), scorer):
+def warn_of_other_prompts(problems, scorer, tokenizer):
+    prompts = common.prompt_stamp(tokenizer)
+    for change in common.asked_otherwise(common.asked_as(problems), scorer, prompts):
         common.warn(f"asked otherwise than the scorer's calibration ({change}); p may be off")
 
 
@@ -1851,7 +1852,7 @@ def sample(
     if scorer:
         of_model = {"model": model.name_or_path, "model_stamp": getattr(model, "model_stamp", None)}
         rate = rater(scorer, path, of_model, config)
-        warn_of_other_prompts(rows, scorer)
+        warn_of_other_prompts(rows, scorer, tokenizer)
     vector = scorer.vector if scorer else common.DEFAULT_VECTOR
     layer, token = common.vector_key(vector, config.num_hidden_layers)
     jobs = rollout_jobs(settings, rows)
@@ -1956,7 +1957,7 @@ def plan(run, settings):
     if args.scorer:
         scorer = common.load_scorer(args.scorer)
         rater(scorer, args.scorer, vars(args), settings.config, [*layers])
-        warn_of_other_prompts(run.problems, scorer)
+        warn_of_other_prompts(run.problems, scorer, settings.tokenizer)
     say_plan(run)
 
 

@@ -1001,7 +1001,8 @@ def fit_answer(model, tokenizer, most, write, problem, answer):
 
 def direct_prompt(tokenizer, question):
     """Token ids of a question whose very next token is the answer: no reasoning before it."""
-    ids = [*common.encode_prompt(tokenizer, {"kind": "text", "prompt": question}, thinking=False)]
+    chat = {"messages": [{"role": "user", "content": question}]}
+    ids = [*common.encode_prompt(tokenizer, chat, thinking=False)]
     skipped = ""
     if CHANNEL in tokenizer.added_tokens_encoder:
         skipped = f"{CHANNEL}final<|message|>"
