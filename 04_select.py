@@ -2,6 +2,7 @@
 
     python 04_select.py RUN --scorer scorer.pt
     python 04_select.py RUN --scorer runs/model/cal/32/scatr*.pt
+    python 04_select.py RUN             without a scorer: by majority or likelihood
 
 It reads what 01_generate.py wrote, and labels.jsonl, where 02_label.py keeps
 the answers and which of them are equal, also where there are no references:
@@ -26,9 +27,13 @@ Scorers whose file names are equal up to an @ are seeds of one scorer. Their
 logits are averaged for answers.jsonl. It is picked by the scorer and strategy
 that were right most often on the validation part of the calibration problems,
 so give scorers of one calibration set; to decide, give one, or --strategy. That
-share is printed. It is of the problems that also chose the configuration: for
-others of their kind it was up to 2 points too high on the demo's files. Of new
-kinds it says little: there it was 23 points too high to 22 too low.
+share is printed. It is of the quarter of the problems that also chose the
+configuration (10 of them: ± 16 points): for others of their kind it was up to 2
+points too high on the demo's files. Of new kinds it says little: there it was 23
+points too high to 22 too low. The file of the first of its seeds is named, too.
+
+Without a scorer the most frequent answer is taken, or where no answers can be
+equal the one whose tokens are likeliest; "scorer" and "p" are null then.
 """
 
 from __future__ import annotations  # numpy is imported when it is first used
@@ -47,31 +52,57 @@ SHOWN, LINES, WIDTH = 3, 12, 100  # how many answers are printed, with at most s
 
 def main():
     args = parse_args()
-    scorers = {Path(path).stem: common.load_scorer(path) for path in args.scorer}
-    stamps = {Path(path).stem: stamped(path) for path in args.scorer}
+    scorers = {path: common.load_scorer(path) for path in args.scorer}
     for run in map(load_run, args.runs):
         strategies = [args.strategy] if args.strategy else run.strategies
         if strategies[0] not in run.strategies:
             common.die(f"{run.path}: --strategy {args.strategy}: there are no answers that can be equal")
-        doubts = [doubt for name in scorers for doubt in doubts_about(run, seedless(name), scorers[name])]
-        for doubt in dict.fromkeys(doubts):  # once for all seeds of a scorer
-            common.warn(f"{run.path}: {doubt}")
-        made_of = stamped(run.path / "rollouts.jsonl")
-        logits = {}
-        for name, scorer in scorers.items():
-            logits[name] = write_scores(run, name, scorer, stamps[name] | made_of)
-        picks = []
-        for name in scorers:
-            for strategy in run.strategies:
-                picks += pick(run, name, strategy, logits[name], scorers[name].log_weight)
-        scorer, strategy, reason = choose(scorers, strategies)
-        seeds = [name for name in scorers if seedless(name) == scorer]
-        mean = np.mean([logits[name] for name in seeds], axis=0)
-        log_weight = np.mean([scorers[name].log_weight for name in seeds])
-        common.write_jsonl(run.path / "selected.jsonl", picks)
-        answers = write_answers(run, pick(run, scorer, strategy, mean, log_weight))
+        if scorers:
+            picks, reason, by = pick_by_scorers(run, scorers, strategies)
+        else:
+            picks, reason, by = *pick_without_scorer(run, strategies[-1]), "none was given"
+        answers = write_answers(run, picks)
         print(*map(in_brief, answers[:SHOWN]), how_many_are_right(answers), sep="\n\n")
         print(f"\n{run.path / 'answers.jsonl'}: {len(answers)} answers, one a problem, picked by\n{reason}")
+        print(f"the scorer that picked: {by}")
+
+
+def pick_by_scorers(run, of_paths, strategies):
+    """(rows for answers.jsonl, what picked them, the file of its first seed), when all scores are written."""
+    scorers = {Path(path).stem: scorer for path, scorer in of_paths.items()}
+    doubts = [doubt for name in scorers for doubt in doubts_about(run, seedless(name), scorers[name])]
+    for doubt in dict.fromkeys(doubts):  # once for all seeds of a scorer
+        common.warn(f"{run.path}: {doubt}")
+    made_of = stamped(run.path / "rollouts.jsonl")
+    logits = {}
+    for path, scorer in of_paths.items():
+        logits[Path(path).stem] = write_scores(run, Path(path).stem, scorer, stamped(path) | made_of)
+    picks = []
+    for name in scorers:
+        for strategy in run.strategies:
+            picks += pick_by_logits(run, name, strategy, logits[name], scorers[name].log_weight)
+    common.write_jsonl(run.path / "selected.jsonl", picks)
+    chosen, strategy, reason = choose(scorers, strategies)
+    seeds = [name for name in scorers if seedless(name) == chosen]
+    mean = np.mean([logits[name] for name in seeds], axis=0)
+    log_weight = np.mean([scorers[name].log_weight for name in seeds])
+    first = next(path for path in of_paths if Path(path).stem == seeds[0])
+    return pick_by_logits(run, chosen, strategy, mean, log_weight), reason, first
+
+
+def pick_without_scorer(run, strategy):
+    """(rows for answers.jsonl, what picked them): the answer of most rollouts, or the likeliest rollout."""
+    rollouts = common.with_confidence(run.path, common.each_rollout(run.path))
+    likelihoods = np.array([conf["likelihood/avg"] for _, conf in rollouts], dtype=float)  # None becomes NaN
+    likelihoods = np.nan_to_num(likelihoods, nan=np.nanmin([0, *likelihoods]) - 1)  # below all others
+    all_equal = np.ones(len(likelihoods))
+    picks = pick(run, None, strategy, likelihoods, all_equal, [None] * len(likelihoods))
+    for row in picks:
+        row["strategy"] = "majority" if "vote" in row and strategy == "weighted-vote" else "likeliest"
+    common.write_jsonl(run.path / "selected.jsonl", picks)
+    if strategy == "weighted-vote":
+        return picks, "majority vote; among equal answers, and where there is none, the likeliest"
+    return picks, "likelihood: the answer whose tokens are likeliest on average"
 
 
 def seedless(name):
@@ -147,22 +178,26 @@ def write_scores(run, name, scorer, made_of):
     return np.array([row["score"] for row in rows])
 
 
-def pick(run, name, strategy, logits, log_weight):
-    """A row of selected.jsonl for each problem."""
-    all_weights = torch.from_numpy(logits).sigmoid().numpy()
-    p = common.probability(torch.from_numpy(logits), log_weight)
+def pick_by_logits(run, name, strategy, logits, log_weight):
+    weights = torch.from_numpy(logits).sigmoid().numpy()
+    p = common.probability(torch.from_numpy(logits), log_weight).tolist()
+    return pick(run, name, strategy, logits, weights, p)
+
+
+def pick(run, name, strategy, scores, all_weights, p):
+    """A row of selected.jsonl for each problem; scores, weights and p are of all rollouts."""
     has_labels = any(row["label"] is not None for row in run.rows)
     picks = []
     for problem, places in run.places.items():
         groups, weights = run.groups[places], all_weights[places]
         if strategy == "weighted-vote":
-            best = common.weighted_vote(groups, weights, logits[places])
+            best = common.weighted_vote(groups, weights, scores[places])
         else:
-            best = common.best_of_n(logits[places])
+            best = common.best_of_n(scores[places])
         place = places[best]
         row = run.rows[place]
         pick = {"id": problem, "scorer": name, "strategy": strategy, "sample": row["sample"],
-                "score": float(logits[place]), "p": float(p[place]), "answer": row.get("answer")}  # fmt: skip
+                "score": float(scores[place]), "p": p[place], "answer": row.get("answer")}  # fmt: skip
         if groups[best] >= 0:
             pick["vote"] = float(weights[groups == groups[best]].sum() / weights[groups >= 0].sum())
         if has_labels:
@@ -211,7 +246,7 @@ def in_brief(row):
     question = " ".join(row["prompt"].split())
     answer = row["answer"] or f"(no answer found) ... {row['response'][-WIDTH:]}"
     lines = [f"    {line[: WIDTH - 4]}" for line in answer.strip().splitlines()[:LINES]]
-    remarks = [f"p {row['p']:.2f}"]
+    remarks = [row["strategy"] if row["p"] is None else f"p {row['p']:.2f}"]
     if "vote" in row:
         remarks.append(f"{100 * row['vote']:.0f} % of the votes")
     if row.get("label") is not None:
@@ -231,7 +266,7 @@ def parse_args(words=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form, allow_abbrev=False)
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="run folders of 01_generate.py")
-    add("--scorer", nargs="+", required=True, metavar="PT", help="scorers of 03_train_scorer.py")
+    add("--scorer", nargs="+", default=[], metavar="PT", help="scorers of 03_train_scorer.py")
     add("--strategy", choices=STRATEGIES, help="for answers.jsonl (default: see above)")
     args = parser.parse_args(words)
     names = {Path(path).stem for path in args.scorer}

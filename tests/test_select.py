@@ -213,8 +213,10 @@ def test_what_was_right_most_often_in_validation_picks(
     first_dimension_scorer(tmp_path / "a@plain.pt")
     scorers = [tmp_path / f"{name}.pt" for name in names.split()]
     said = select(*options.split(), scorers=scorers).stdout.splitlines()
-    assert {(row["scorer"], row["strategy"]) for row in answers(run)} == {wanted} and reason in said[-1]
-    assert said[-2].endswith("answers.jsonl: 10 answers, one a problem, picked by")
+    assert {(row["scorer"], row["strategy"]) for row in answers(run)} == {wanted} and reason in said[-2]
+    assert said[-3].endswith("answers.jsonl: 10 answers, one a problem, picked by")
+    first = next(path for path in scorers if path.stem.partition("@")[0] == wanted[0])
+    assert said[-1] == f"the scorer that picked: {first}"
     assert {row["scorer"] for row in common.read_jsonl(run / "selected.jsonl")} == {*names.split()}
 
 
@@ -227,6 +229,36 @@ def test_programs_do_not_vote_and_are_cut_on_the_screen(run, tmp_path, select):
     assert said.count("    def f():\n        return 1\n") == 3 * 6
     error = select("--strategy", "weighted-vote", scorers=[b], code=2).stderr
     assert "no answers that can be equal" in error
+
+
+# ---- Without a scorer
+
+
+def set_likelihoods(run, of_samples):
+    """The mean log-probability of each sample's tokens; None: unknown."""
+
+    def edit(row):
+        return row | {"conf": row["conf"] | {"likelihood/avg": of_samples[row["sample"]]}}
+
+    edit_jsonl(run / "rollouts.jsonl", edit)
+
+
+@pytest.mark.parametrize("groups, likelihoods, options, wanted", [
+    ([0, 1, 1, 1, 2, 2], [-1, -5, -4, -6, -2, -3], "", (2, "majority", 3 / 6)),
+    ([0, 0, 1, 1, None, None], [-5, -4, -3, -6, -1, -2], "", (2, "majority", 2 / 4)),
+    ([0, 1, 1, 1, 2, 2], [-1, -5, -4, -6, -2, -3], "--strategy best-of-n", (0, "likeliest", 1 / 6)),
+    ([None] * 6, [-5, None, -4, -6, -2, -3], "", (4, "likeliest", None)),
+])  # fmt: skip
+def test_without_a_scorer_the_majority_picks_or_likelihood(run, run_here, groups, likelihoods, options, wanted):
+    """Of equal votes the likelier answer wins. No p is claimed."""
+    edit_jsonl(run / "labels.jsonl", lambda row: row | {"group": groups[row["sample"]]})
+    set_likelihoods(run, likelihoods)
+    said = run_here("04_select.py", run, *options.split()).stdout
+    for row in answers(run):
+        assert (row["sample"], row["strategy"], row.get("vote")) == wanted
+        assert row["scorer"] is None and row["p"] is None
+    assert said.endswith("the scorer that picked: none was given\n")
+    assert samples(run, wanted[1]) == [wanted[0]] * 10
 
 
 # ---- What is refused, and what is a warning
