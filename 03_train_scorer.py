@@ -230,8 +230,12 @@ def why_not(rollouts):
     families = len(set(rollouts.families))
     if families >= 4 and 0 < right < judged:
         return None
-    answers = f"{right} of {judged} judged answers are right, to problems of {families} families"
-    return f"{answers}; a scorer learns from right and wrong answers to 4 families or more"
+    problems = len(set(rollouts.problems))
+    count, unit = f"{problems} problems", "problems"
+    if families < problems:
+        count, unit = f"{problems} problems of {families} families", "families"
+    answers = f"{right} of {judged} judged answers are right, to {count}"
+    return f"{answers}; a scorer learns from right and wrong answers to 4 {unit} or more"
 
 
 def doubts_about(rollouts, recipe):
@@ -574,7 +578,9 @@ def make_scorers(recipes, stamps, args):
     searches = {path: recipe for path, recipe in recipes.items() if recipe.design not in OVER_LAYERS}
     trainings = sum(len(draw_configs(1000, recipe)) for recipe in searches.values())  # of less data no more
     if searches:
-        print(f"{len(searches)} scorer(s) to train, by {trainings:,} trainings at most", file=sys.stderr)
+        most = max(recipe.configs for recipe in searches.values())
+        what = f"{len(searches)} scorer(s) to train, of at most {most} configurations each: {trainings:,} trainings"
+        print(f"{what}; the line of progress says how much time is left", file=sys.stderr)
     bar = common.progress(total=trainings, desc="train", unit="training")
     trained_on = f"{args.workers} CPU cores" if args.device == "cpu" else common.device_name(args.device)
     for paths in grouped(searches, but_for_seed):

@@ -383,8 +383,8 @@ def test_rollouts_that_could_not_be_judged_are_counted_and_left_out(tmp_path, ca
 
 
 BAD = [  # arguments, where a name is that of a run; what is said
-    ("one_class", "48 of 48 judged answers are right, to problems of 12 families; a scorer learns"),
-    ("no_label", "0 of 0 judged answers are right"), ("two_families", "to problems of 2 families"),
+    ("one_class", "48 of 48 judged answers are right, to 12 problems; a scorer learns"),
+    ("no_label", "0 of 0 judged answers are right"), ("two_families", " problems of 2 families"),
     ("broken", "'p1', 3)"), ("good model", "'other'"), ("good deeper", "9 layers"),
     ("good unlabelled", "02_label.py"), ("good nowhere", "01_generate.py"), ("good -o .", "folder"),
     ("good --configs 1 -o hidden.pt", "hidden.pt: not a scorer"),
@@ -431,11 +431,11 @@ def test_a_run_that_teaches_nothing_is_named_once_and_the_others_are_learned_fro
     relabel(runs[2], lambda i, row: None)
     options = ["--separate", "--design", "scatr", "logistic", "--seed", 32, 42, "--configs", 1]
     said = run_here("03_train_scorer.py", *runs, *options, "--workers", 1)
-    why = "; a scorer learns from right and wrong answers to 4 families or more"
+    why = "; a scorer learns from right and wrong answers to 4 problems or more"
     three_families, unjudged, _, few = sorted(said.stderr.splitlines())
     assert few.startswith(f"warning: {runs[0]}: 8 problems, 2 for validation (accuracy ± 35 points)")
-    assert three_families.startswith(f"{runs[1]}: ") and "to problems of 3 families" in three_families
-    assert unjudged == f"{runs[2]}: 0 of 0 judged answers are right, to problems of 0 families{why}"
+    assert three_families.startswith(f"{runs[1]}: ") and " problems of 3 families" in three_families
+    assert unjudged == f"{runs[2]}: 0 of 0 judged answers are right, to 0 problems{why}"
     names = ("scatr.a@32-32", "scatr.a@32-42", "logistic.a@32-32", "logistic.a@32-42")
     assert {path.stem for path in tmp_path.rglob("*@*.pt")} == {*names}
     said = run_here("03_train_scorer.py", *runs, *options, "--workers", 1)
@@ -592,7 +592,7 @@ def study(tmp_path, capsys):
 
 def test_the_study_of_the_calibration_set_learns_from_fractions_of_the_problems(study):
     made, said = study("fraction", "--seed", 32, 42, runs=study.runs[2:])
-    assert "16 scorer(s) to train, by 16 trainings at most" in said
+    assert "16 scorer(s) to train, of at most 1 configurations each: 16 trainings; " in said
     expected = itertools.product(("100%", "50%", "25%", "10%"), (1, 2), (32, 42))
     assert made.keys() == {f"fraction-{row}.many@{run}-{seed}" for row, run, seed in expected}
     for name, scorer in made.items():
@@ -667,7 +667,7 @@ def test_the_number_of_trainings_is_said_first_and_one_bar_counts_them_all(tmp_p
     call(run, "--separate", "--design", "scatr", "logistic", "--configs", 11, "--rollouts", 2)
     assert [(bar.n, bar.total) for bar in bars] == [(21, 21)]
     first, *_ = (line for line in capsys.readouterr().err.splitlines() if "warning" not in line)
-    assert first == "2 scorer(s) to train, by 21 trainings at most"
+    assert first.startswith("2 scorer(s) to train, of at most 11 configurations each: 21 trainings; ")
 
 
 @pytest.mark.parametrize("stop_at", [0, 2])
