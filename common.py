@@ -191,7 +191,7 @@ WHEN_MISSING = {
     "rollouts.jsonl": "; 01_generate.py makes it when a run is finished",
     "labels.jsonl": "; 02_label.py makes it",
 }
-WHEN_DAMAGED = "if a script made it, delete it and run that script again"
+WHEN_DAMAGED = "if 01 to 05 made it, delete it and run that script again"
 ONE_A_LINE = f"give one object a line; {WHEN_DAMAGED}"
 
 

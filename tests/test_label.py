@@ -232,7 +232,7 @@ def test_a_cut_rollout_says_so(tmp_path, run_here):
     ("rollouts.jsonl", '{"id": "none", "sample": 0, "response": "5"}\n', "they differ at 'half'"),
     ("rollouts.jsonl", 2 * '{"id": "half", "sample": 0, "response": "1"}\n', "2 rows but only 1"),
     ("problems.jsonl", "{", "problems.jsonl:1"),
-    ("labels.jsonl", '{"id": "half", "sample": 0, "label": 1}\n{"id": ', "; if a script made it, delete it and run that"),
+    ("labels.jsonl", '{"id": "half", "sample": 0, "label": 1}\n{"id": ', "; if 01 to 05 made it, delete it and run that"),
 ])  # fmt: skip
 def test_bad_input_is_one_line(file, content, said, tmp_path, run_here):
     run = write_run(tmp_path / "run", [HALF, OPEN], {"half": ["1"], "open": ["2"]})
