@@ -17,7 +17,7 @@
 #   BOTH=1            0: only calibrate on A and select on B
 #   LIMIT=            take only so many problems of each data set
 #   OUT=runs          folder for everything that is made
-#   FLAGS_01= FLAGS_02= FLAGS_03= FLAGS_05=   more flags for a step, such as
+#   FLAGS_01= ... FLAGS_05=   more flags for a step, such as
 #       FLAGS_01="--max-new-tokens 0" bash run_all.sh MODEL humaneval kodcode
 #   PRMS="Gen-Verse/ReasonFlux-PRM-1.5B Gen-Verse/ReasonFlux-PRM-7B"   reward
 #       models or their folders; the second one reads maths alone
@@ -62,20 +62,81 @@ run() { # in the background, because bash handles a signal at once only while it
 
 step() { run "$PYTHON" "$here/$1" "${@:2}"; }
 
-check_flags() { # SCRIPT ARGUMENT...: let the script parse its arguments, and look at data sets among them
-    local message
-    message=$("$PYTHON" - "$here" "$@" 2>&1 <<'PY'
-import importlib, sys
-here, script, *arguments = sys.argv[1:]
+look() { # ARGUMENTS OF 01 -- OF 02 -- ... OF 05 --: refuse what is wrong, and print the model's name and what
+    # each B is: `checked`, or `open KIND` if it can neither teach nor be judged and is asked as that kind
+    local said
+    said=$("$PYTHON" - "$here" "$@" 2>&1 <<'PY'
+import importlib, os, sys
+here, *words = sys.argv[1:]
 sys.path.insert(0, here)
-parse_args = importlib.import_module(script).parse_args
-common = importlib.import_module("common")
+import common
+
+BY_HAND = "call the script yourself for this"
+OWN = {  # flags that run_all.sh gives by itself, and what to do instead
+    "01_generate": {"--seed": "set RUNS", "--out": "set OUT", "-n": "set N", "--limit": "set LIMIT",
+                    "--greedy": "leave it out", "--plan": BY_HAND, "--requests": BY_HAND,
+                    "--responses": "give it to 01_generate.py first"},
+    "02_label": {"--self-check": "say: python 02_label.py A --self-check"},
+    "03_train_scorer": {"--seed": "set SEEDS", "--separate": "leave it out", "--study": BY_HAND},
+    "04_select": {"--scorer": BY_HAND},
+    "05_baselines": {"--out": "set OUT"},
+}
+
 def check():
-    for dataset in getattr(parse_args(arguments), "datasets", ()):
-        common.load_problems(dataset)
+    step = {}
+    for script, own in OWN.items():
+        setting = f"FLAGS_{script[:2]}"
+        for word in os.environ.get(setting, "").split():
+            flag = word.partition("=")[0]
+            if flag in own:
+                common.die(f"{setting}: run_all.sh gives {flag} by itself; {own[flag]}")
+        end = words.index("--")
+        sys.argv[0] = script  # argparse begins its message with it
+        step[script] = importlib.import_module(script).parse_args(words[:end])
+        del words[:end + 1]
+    check_vectors(step["01_generate"], step["03_train_scorer"])
+    print("fact:", common.model_name(step["01_generate"].model))
+    files = step["01_generate"].datasets
+    for pair in zip(files[::2], files[1::2]):
+        print("fact:", look_at(*pair, step["01_generate"]))
+
+def check_vectors(sampling, training):
+    for design in training.design:
+        vector = importlib.import_module("03_train_scorer").make_recipe(training, (), 0, design).vector
+        layer, _, token = vector.partition("/")
+        flag = f"--layers {','.join(sampling.layers)},{layer}"
+        if vector in common.EXTRA_INPUTS:
+            is_kept, flag = vector in sampling.extra, f"--extra {vector}"
+        elif layer in sampling.layers and token in common.TOKENS:
+            is_kept = True
+        else:
+            n_layers = common.load_config(sampling.model, sampling.revision).get_text_config().num_hidden_layers
+            kept = importlib.import_module("01_generate").layers_of(sampling.layers, n_layers)
+            is_kept = len(kept) > 2 if layer == "all" else common.vector_key(vector, n_layers)[0] in kept
+        if not is_kept:
+            common.die(f"FLAGS_03: step 1 would not keep the vector {vector}; set FLAGS_01='{flag}'")
+
+def look_at(a, b, sampling):
+    to_learn, to_answer = (common.load_problems(file, sampling.limit, sampling.kind) for file in (a, b))
+    if not are_checked(to_learn):
+        fields = ", ".join(sorted({name for problem in to_learn for name in problem} - {"id", "kind"}))
+        swapped = f" ({b} has them: give MODEL {b} {a}?)" if are_checked(to_answer) else ""
+        common.die(f"{a}: no problem has an `answer` or `tests` to learn from, only {fields}{swapped}")
+    if are_checked(to_answer):
+        return "checked"
+    kinds = [sampling.kind] if sampling.kind else sorted({problem["kind"] for problem in to_learn})
+    kind = kinds[0] if len(kinds) == 1 else "text"
+    print(f"note: {b}: problems without a kind are {kind}, as those of {a} are {', '.join(kinds)}")
+    return f"open {kind}"
+
+def are_checked(problems):
+    return any("answer" in problem or "tests" in problem for problem in problems)
+
 common.entry(check, "no step was started")
 PY
-    ) || fail "$1: ${message##*error: }"
+    ) || { said=${said##*$'\n'}; fail "${said/error: /}"; }
+    sed -n 's/^note: //p' <<<"$said" >&2
+    sed -n 's/^fact: //p' <<<"$said"
 }
 
 say() { echo "[$1/5] $2" >&2; }
@@ -245,6 +306,7 @@ paper=0 sets=() lora_flags=()
 if [ "${1:-}" = --paper ]; then
     paper=1
     shift
+    [[ ${1:-} != -* ]] || fail "$1 is no option (bash run_all.sh -h)"
     [ $# -le 1 ] || fail "--paper takes a model, or nothing for the demo's (bash run_all.sh -h)"
     sets=(humaneval kodcode math500 aime25 aime24 openthoughts)
     if [ $# -eq 0 ]; then # the demo's files in these places; two are made of the last of their problems
@@ -262,11 +324,13 @@ if [ "${1:-}" = --paper ]; then
     PRMS=${PRMS-Gen-Verse/ReasonFlux-PRM-1.5B Gen-Verse/ReasonFlux-PRM-7B}
     shopt -s nullglob
 fi
+[[ ${1:-} != -* ]] || fail "$1 is no option (bash run_all.sh -h)"
 if [ $# -eq 1 ] || [ $# -gt 0 -a $(($# % 2)) -eq 0 ]; then
     fail "give MODEL A B, or nothing for the demo (bash run_all.sh -h)"
 fi
 N=${N:-16} RUNS=${RUNS:-1} SEEDS=${SEEDS:-32 42 52} BOTH=${BOTH:-1} OUT=${OUT:-runs}
 [[ $RUNS =~ ^[1-9][0-9]*$ ]] || fail "RUNS is '$RUNS'; give a whole number from 1"
+[[ $BOTH = [01] ]] || fail "BOTH is '$BOTH'; give 1 or 0"
 processes= gpus= # of step 1; that --paper shares among parts
 if [ $# -eq 0 ]; then
     set -- "$here/demo/model" "$here/demo/"{math_a,math_b,code_a,code_b}.jsonl
@@ -274,18 +338,18 @@ if [ $# -eq 0 ]; then
     [ "$processes" -le 4 ] || processes=4
     export OMP_NUM_THREADS=1
     FLAGS_03=${FLAGS_03:---configs 2 --rollouts 8} # the paper: 100 configurations, all rollouts
+elif [ $paper = 0 ]; then
+    FLAGS_03="--configs 30 ${FLAGS_03:-}" # more picked no more right answers (tests/README.md)
 fi
-[[ $1 != -* ]] || fail "$1 is no option (bash run_all.sh -h)"
+export FLAGS_01 FLAGS_02 FLAGS_03 FLAGS_04 FLAGS_05
 
 PYTHON=$(find_python)
 arguments_01=("$1" -n "$N" --out "$OUT" ${LIMIT:+--limit "$LIMIT"} ${FLAGS_01:-})
 arguments_03=(--separate --design scatr scatr+ logistic --seed $SEEDS ${FLAGS_03:-})
-check_flags 01_generate "${arguments_01[@]}" "${@:2}" "${sets[@]:4}"
-[[ ${FLAGS_02:-} != *--self-check* ]] || fail "--self-check is of problems: python 02_label.py A --self-check"
-check_flags 02_label RUN ${FLAGS_02:-}
-check_flags 03_train_scorer RUN "${arguments_03[@]}"
-check_flags 05_baselines RUN ${FLAGS_05:-}
-base=$OUT/$(PYTHONPATH=$here "$PYTHON" - "$1" <<<'import sys, common; print(common.model_name(sys.argv[1]))')
+facts=$(look "${arguments_01[@]}" "${@:2}" "${sets[@]:4}" -- RUN ${FLAGS_02:-} -- RUN "${arguments_03[@]}" \
+    -- RUN ${FLAGS_04:-} -- RUN ${FLAGS_05:-} --) || exit
+mapfile -t facts <<<"$facts"
+base=$OUT/${facts[0]}
 studies=$base/studies
 more=() aime24= openthoughts= # the paper's data sets that are in no pair: files, names
 if [ $paper = 1 ]; then
@@ -297,7 +361,7 @@ fi
 
 # Direction i calibrates on the runs of the data set calibrate_on[i] and selects on those of select_on[i].
 files=("${@:2}") names=() calibrate_on=() select_on=() run_seeds=()
-checked_files=("${more[@]}") open_files=() open_like=() greedy_files=() made=()
+checked_files=("${more[@]}") open_files=() open_kinds=() greedy_files=() made=()
 for ((i = 0; i < RUNS; i++)); do run_seeds+=($((32 + 10 * i))); done
 for ((i = 0; i < ${#files[@]}; i += 2)); do
     file=${files[i + 1]}
@@ -305,8 +369,8 @@ for ((i = 0; i < ${#files[@]}; i += 2)); do
     [ "$a" != "$b" ] || fail "A and B are both named '$a' (select on other problems than you calibrate on)"
     names+=("$a" "$b")
     calibrate_on+=("$a") select_on+=("$b") checked_files+=("${files[i]}")
-    if [ -f "$file" ] && ! grep -qE '"(answer|tests)"\s*:\s*([^n" []|"[^"]|\[[^]]|$)' "$file"; then
-        open_files+=("$file") open_like+=("$a") # without answers it can neither teach nor be judged
+    if [ "${facts[i / 2 + 1]}" != checked ]; then
+        open_files+=("$file") open_kinds+=("${facts[i / 2 + 1]#open }")
         continue
     fi
     checked_files+=("$file") greedy_files+=("$file")
@@ -316,6 +380,8 @@ for ((i = 0; i < ${#files[@]}; i += 2)); do
 done
 learn_from=("${calibrate_on[@]}" ${openthoughts:-})
 names+=(${aime24:-} ${openthoughts:-})
+said=$("$PYTHON" "$here/01_generate.py" "${arguments_01[@]}" --plan "${@:2}" "${sets[@]:4}" 2>&1) ||
+    fail "${said##*error: }" # of too long prompts, or of a run that cannot go on
 
 log=$base/run_all.log
 mkdir -p "$base" 2>/dev/null && [ -w "$base" ] || fail "cannot write to $base; choose another OUT"
@@ -334,15 +400,11 @@ if [ -z "$processes" ]; then
     processes=$gpus
     [[ ${FLAGS_01:-} != *--@(device|engine)* ]] || processes=1 # these say what samples
 fi
-for seed in "${run_seeds[@]}"; do generate "${checked_files[@]}" --seed "$seed"; done
-for i in "${!open_files[@]}"; do # asked as the problems of their A were, if all of these have one kind
-    file=${open_files[i]} like=${open_like[i]} flags=()
-    kind=$(grep -oE '"kind": "\w+"' "$base/$like/${run_seeds[0]}/problems.jsonl" | sort -u | cut -d '"' -f 4)
-    if [ "$(wc -l <<<"$kind")" = 1 ] && [[ ${FLAGS_01:-} != *--kind* ]]; then
-        echo "$file: problems without a kind are $kind, as those of $like" >&2
-        flags=(--kind "$kind")
-    fi
-    for seed in "${run_seeds[@]}"; do generate "$file" --seed "$seed" "${flags[@]}"; done
+for seed in "${run_seeds[@]}"; do
+    generate "${checked_files[@]}" --seed "$seed"
+    for i in "${!open_files[@]}"; do
+        generate "${open_files[i]}" --seed "$seed" --kind ${open_kinds[i]}
+    done
 done
 [ ${#greedy_files[@]} -eq 0 ] || generate "${greedy_files[@]}" --greedy
 mapfile -t all_runs < <(runs_of "${names[@]}")
@@ -353,7 +415,7 @@ step 02_label.py "${all_runs[@]}" ${FLAGS_02:-} >&2
 
 say 3 "train scorers: ${learn_from[*]}"
 mapfile -t calibration_runs < <(runs_of "${learn_from[@]}")
-train "${calibration_runs[@]}" "${arguments_03[@]}" # names runs that teach nothing
+train "${calibration_runs[@]}" "${arguments_03[@]}" || say_missing $? "scorers (the reason stands above)"
 
 if [ $paper = 1 ]; then # answers.jsonl is of the last scorers, so those of step 4 come after these
     say 3 "train scorers of the studies"
@@ -374,19 +436,23 @@ if [ $paper = 1 ]; then # answers.jsonl is of the last scorers, so those of step
 fi
 
 say 4 "select: ${select_on[*]}"
-report_runs=()
+report_runs=() begin=$(($(wc -l <"$log") + 1))
 for i in "${!select_on[@]}"; do
-    from=${calibrate_on[i]}
-    mapfile -t scorers < <(scorers_of "$from")
-    [ ${#scorers[@]} -gt 0 ] || continue # nothing could be learned from these runs
+    mapfile -t scorers < <(scorers_of "${calibrate_on[i]}")
     mapfile -t selected < <(runs_of "${select_on[i]}")
-    if ! has_labels "${select_on[i]}"; then
-        step 04_select.py "${selected[@]}" --scorer "${scorers[@]}"
-        echo "${selected[*]}: no labels to judge the answers by, so no report"
-        continue
+    if [ ${#scorers[@]} -gt 0 ]; then
+        scorers=(--scorer "${scorers[@]}")
+    else
+        echo "${select_on[i]}: no scorer picks, as none has learned from ${calibrate_on[i]} (see step 3)" >&2
     fi
-    step 04_select.py "${selected[@]}" --scorer "${scorers[@]}" >>"$log" # the report shows what it prints
-    report_runs+=("${selected[@]}")
+    begin_here=$(($(wc -l <"$log") + 1))
+    step 04_select.py "${selected[@]}" "${scorers[@]}" ${FLAGS_04:-} >>"$log"
+    if has_labels "${select_on[i]}"; then
+        report_runs+=("${selected[@]}") # the report shows what 04 prints
+    else
+        tail -n "+$begin_here" "$log"
+        echo "${selected[*]}: no labels to judge the answers by, so no report"
+    fi
 done
 
 [ ${#report_runs[@]} -gt 0 ] || exit 0
@@ -408,4 +474,5 @@ if [ $paper = 1 ]; then
 fi
 out=$base/$(IFS=-; echo "${names[*]}")
 step 05_baselines.py "${report_runs[@]}" --only "${only[@]}" --out "$out" ${FLAGS_05:-}
-printf 'one answer a problem: %s/answers.jsonl\n' "${report_runs[@]}"
+tail -n "+$begin" "$log" | sed -nE 's/^(.*answers\.jsonl): .* picked by$/one answer a problem: \1/p
+    /^the scorer that picked: /p'

@@ -188,12 +188,14 @@ def test_scorers_learn_from_each_calibration_run_alone_and_rows_vary_over_runs(f
 
 
 def test_its_last_lines_name_the_answers_of_each_run(finished):
-    *_, report, first, _, _, _, _, _, _, last = finished[1].splitlines()
+    report, *ends = finished[1].splitlines()[-17:]
     assert report.endswith("math_a-math_b-code_a-code_b/report.md")
-    for line, problems in ((first, MATH_B), (last, ROOT / "demo" / "code_a.jsonl")):
+    code_a = ROOT / "demo" / "code_a.jsonl"
+    for line, scorer, problems in ((*ends[:2], MATH_B), (*ends[-2:], code_a)):
         answers = common.read_jsonl(line.removeprefix("one answer a problem: "))
         assert [row["id"] for row in answers] == [row["id"] for row in common.read_jsonl(problems)[:6]]
-        assert {row["scorer"].split(".")[0] for row in answers} <= {*METHODS}
+        file = Path(scorer.removeprefix("the scorer that picked: "))
+        assert file.is_file() and {row["scorer"] for row in answers} == {file.name.partition("@")[0]}
 
 
 def test_a_killed_run_is_what_01_and_02_make_of_it_without_a_stop(finished, tmp_path, run_here):
@@ -249,12 +251,12 @@ def test_a_data_set_that_cannot_be_had_is_named_at_once(tmp_path, words):
     nowhere = {"HF_HUB_OFFLINE": "1", "HF_ASSETS_CACHE": str(tmp_path / "assets")}
     process = start(tmp_path / "out", *words, **nowhere)
     _, stderr = process.communicate()
-    assert process.returncode == 2 and stderr.startswith("error: 01_generate: the data set humaneval "), stderr
+    assert process.returncode == 2 and stderr.startswith("error: the data set humaneval "), stderr
     assert not (tmp_path / "out").exists()
 
 
-def test_without_answers_it_still_selects_and_what_teaches_nothing_is_skipped(finished, tmp_path, quick):
-    """Nor is anything learned from open problems. 03 cannot split the three families of `alike`."""
+def test_without_answers_or_scorers_it_still_selects(finished, tmp_path, quick):
+    """Nothing is learned from open problems. 03 cannot split the three families of `alike`."""
     shutil.copytree(finished[0] / "model" / "math_a" / "32", tmp_path / "model" / "math_a" / "32")
     rows = common.read_jsonl(MATH_B)[:6]
     common.write_jsonl(tmp_path / "open.jsonl", [{"prompt": row["prompt"], "id": row["id"]} for row in rows])
@@ -268,13 +270,22 @@ def test_without_answers_it_still_selects_and_what_teaches_nothing_is_skipped(fi
     assert [row["kind"] for row in asked] == ["math"] * 6, "as math_a is, and not as text"
     assert not list(tmp_path.rglob("open/greedy")), "which nothing would be compared with"
     assert "open/32/answers.jsonl: 6 answers, one a problem, picked by\n" in stdout
-    assert stderr.count("to problems of 3 families; a scorer learns from") == 1
+    assert stderr.count("to 6 problems of 3 families; a scorer learns from") == 1
+    assert "\nmath_b: no scorer picks, as none has learned from alike (see step 3)\n" in stderr
+    of_math_b = common.read_jsonl(tmp_path / "model" / "math_b" / "32" / "answers.jsonl")
+    assert {row["strategy"] for row in of_math_b} == {"majority"}
     assert stderr.count("calibrate on 50 or more") == 2, "math_a and math_b"
     chosen = common.read_jsonl(next(tmp_path.rglob("open/32/selected.jsonl")))
     assert {row["strategy"] for row in chosen} == {"best-of-n", "weighted-vote"} and "label" not in chosen[0]
     scorers = {f"{name}.math_a@32-{seed}" for name in METHODS for seed in (32, 42)}
     assert {row["scorer"] for row in chosen} == scorers
-    assert "no scorer is made" not in stderr and not list(tmp_path.rglob("math_a/greedy"))
+    assert not list(tmp_path.rglob("math_a/greedy"))
+    stdout, stderr = run_all(tmp_path, MODEL, *sets[2:0:-1], RUNS="1", **quick)
+    assert "\nmissing: scorers (the reason stands above)\n" in stderr
+    assert "\nopen: no scorer picks, as none has learned from alike (see step 3)\n" in stderr
+    assert stdout.splitlines()[-2] == "the scorer that picked: none was given"
+    answers = common.read_jsonl(tmp_path / "model" / "open" / "32" / "answers.jsonl")
+    assert [(row["scorer"], row["p"], row["strategy"]) for row in answers] == [(None, None, "majority")] * 6
 
 
 def test_answers_and_the_report_are_of_the_scorers_that_this_command_asks_for(finished, tmp_path, quick):
@@ -283,8 +294,8 @@ def test_answers_and_the_report_are_of_the_scorers_that_this_command_asks_for(fi
         shutil.copytree(finished[0] / "model" / name / "32", tmp_path / "model" / name / "32")
     rows = common.read_jsonl(MATH_A)[:6]
     common.write_jsonl(tmp_path / "math_a.jsonl", [rows[0] | {"answer": "7"}, *rows[1:]])
-    flags = "--configs 1 --workers 1 --design logistic --seed 7 --vector final/last -o mine.pt"
-    settings = quick | {"BOTH": "0", "RUNS": "1", "FLAGS_03": flags}
+    flags = "--configs 1 --workers 1 --design logistic --vector final/last -o mine.pt"
+    settings = quick | {"BOTH": "0", "RUNS": "1", "SEEDS": "7", "FLAGS_03": flags}
     run_all(f"{tmp_path}/./", MODEL, tmp_path / "math_a.jsonl", MATH_B, **settings)
     (scorer,) = (tmp_path / "model" / "math_a" / "32").glob("mine*.pt")
     made = common.load_pt(scorer)
@@ -340,11 +351,10 @@ def test_steps_of_your_own_files_one_process_a_gpu(tmp_path, gpus, ranks):
     runs = [tmp_path / "model" / name / "32" for name in "ab"]
     for run in runs:
         run.mkdir(parents=True)
-    (runs[0] / "problems.jsonl").write_text('{"id": "1", "kind": "math", "prompt": "1 + 1?"}\n')
     (runs[1] / "labels.jsonl").write_text('{"id":"1","sample":0,"label":1}\n')
     (runs[0] / "scatr.a@32-32.pt").touch()  # as an older command has left it
     run_all(tmp_path, MODEL, a, b, **settings)
-    calls = (tmp_path / "calls").read_text().splitlines()
+    planned, *calls = (tmp_path / "calls").read_text().splitlines()
     sizes = f"-n 4 --out {tmp_path} --limit 6"
     once, per_gpu = [], []
     for call in calls:
@@ -352,6 +362,7 @@ def test_steps_of_your_own_files_one_process_a_gpu(tmp_path, gpus, ranks):
     sampled = [f"01_generate.py {MODEL} {sizes} {a} --seed 32",
                f"01_generate.py {MODEL} {sizes} {b} --seed 32 --kind math"]  # fmt: skip
     assert sorted(per_gpu) == sorted(f"{rank} {call}" for rank in ranks for call in sampled)
+    assert planned == f"/ 01_generate.py {MODEL} {sizes} --plan {a} {b}"
     assert once[0] == f"/ 02_label.py {runs[0]} {runs[1]}"
     assert once[2:] == [
         f"/ 04_select.py {runs[1]} --scorer {runs[0]}/any name.pt",
@@ -402,8 +413,17 @@ BAD = [  # arguments and settings; what is said of them
     ("FLAGS_02=--self-check", "python 02_label.py A --self-check"),
     ("FLAGS_02=--bogus", "02_label: unrecognized arguments: --bogus"),
     ("FLAGS_03=--configs,x", "03_train_scorer: argument --configs: invalid int value"),
-    ("FLAGS_05=--bogus", "05_baselines: unrecognized arguments: --bogus"),
-    ("FLAGS_05=--out,/proc/x", "05_baselines: cannot write into /proc/x"),
+    ("FLAGS_05=--bogus", "05_baselines.py report: unrecognized arguments: --bogus"),
+    ("FLAGS_01=--seed,5", "FLAGS_01: run_all.sh gives --seed by itself; set RUNS"),
+    ("FLAGS_01=--responses=made.jsonl", "give it to 01_generate.py first"),
+    ("FLAGS_03=--seed,7", "set SEEDS"), ("FLAGS_05=--out,/proc/x", "set OUT"), ("BOTH=no", "BOTH is 'no'"),
+    ("FLAGS_04=--strategy,best", "04_select: argument --strategy: invalid choice: 'best'"),
+    ("FLAGS_03=--vector,3/eos", "set FLAGS_01='--layers penultimate,final,3'"),
+    ("FLAGS_03=--design,ensemble", "set FLAGS_01='--layers penultimate,final,all'"),
+    ("FLAGS_03=--design,transformer-special", "set FLAGS_01='--extra special'"),
+    ("{demo}/model {tmp}/typo.jsonl {tmp}/open.jsonl", "no problem has an `answer` or `tests` to learn from, only anwser, prompt"),
+    ("{demo}/model {tmp}/open.jsonl {demo}/math_a.jsonl", "math_a.jsonl has them: give MODEL "),
+    ("{demo}/model {demo}/math_a.jsonl {tmp}/long.jsonl", "1 prompts leave no room for an answer"),
 ]
 
 
@@ -411,6 +431,9 @@ BAD = [  # arguments and settings; what is said of them
 def test_bad_input_is_one_line_and_exit_code_2_before_any_work(tmp_path, quick, args, words):
     """A comma in a setting stands for a space."""
     (tmp_path / "broken.jsonl").write_text('{"prompt": "1+1", "answer": "2"}\n{"prompt": \n')
+    (tmp_path / "typo.jsonl").write_text('{"prompt": "1+1", "anwser": "2"}\n')
+    (tmp_path / "open.jsonl").write_text('{"prompt": "1+1"}\n')
+    common.write_jsonl(tmp_path / "long.jsonl", [{"prompt": "1+1" * 1000}])
     settings = dict(arg.replace(",", " ").split("=", 1) for arg in args.split() if "=" in arg)
     args = [arg.format(demo=ROOT / "demo", tmp=tmp_path) for arg in args.split() if "=" not in arg]
     process = start(tmp_path / "out", *args, **quick, **settings)
