@@ -17,7 +17,7 @@
 #   BOTH=1            0: only calibrate on A and select on B
 #   LIMIT=            take only so many problems of each data set
 #   OUT=runs          folder for everything that is made
-#   FLAGS_01= ... FLAGS_05=   more flags for a step, such as
+#   FLAGS_01= ... FLAGS_05=   more flags for a step than these settings, such as
 #       FLAGS_01="--max-new-tokens 0" bash run_all.sh MODEL humaneval kodcode
 #   PRMS="Gen-Verse/ReasonFlux-PRM-1.5B Gen-Verse/ReasonFlux-PRM-7B"   reward
 #       models or their folders; the second one reads maths alone
@@ -110,7 +110,8 @@ def check_vectors(sampling, training):
         elif layer in sampling.layers and token in common.TOKENS:
             is_kept = True
         else:
-            n_layers = common.load_config(sampling.model, sampling.revision).get_text_config().num_hidden_layers
+            config = common.load_config(sampling.model, sampling.revision)
+            n_layers = config.get_text_config().num_hidden_layers
             kept = importlib.import_module("01_generate").layers_of(sampling.layers, n_layers)
             is_kept = len(kept) > 2 if layer == "all" else common.vector_key(vector, n_layers)[0] in kept
         if not is_kept:
