@@ -579,8 +579,8 @@ def make_scorers(recipes, stamps, args):
     trainings = sum(len(draw_configs(1000, recipe)) for recipe in searches.values())  # of less data no more
     if searches:
         most = max(recipe.configs for recipe in searches.values())
-        what = f"{len(searches)} scorer(s) to train, of at most {most} configurations each: {trainings:,} trainings"
-        print(f"{what}; the line of progress says how much time is left", file=sys.stderr)
+        what = f"{len(searches)} scorer(s) to train, of at most {most} configurations each"
+        print(f"{what}: {trainings:,} trainings; a bar shows the time left", file=sys.stderr)
     bar = common.progress(total=trainings, desc="train", unit="training")
     trained_on = f"{args.workers} CPU cores" if args.device == "cpu" else common.device_name(args.device)
     for paths in grouped(searches, but_for_seed):

@@ -249,7 +249,9 @@ def set_likelihoods(run, of_samples):
     ([0, 1, 1, 1, 2, 2], [-1, -5, -4, -6, -2, -3], "--strategy best-of-n", (0, "likeliest", 1 / 6)),
     ([None] * 6, [-5, None, -4, -6, -2, -3], "", (4, "likeliest", None)),
 ])  # fmt: skip
-def test_without_a_scorer_the_majority_picks_or_likelihood(run, run_here, groups, likelihoods, options, wanted):
+def test_without_a_scorer_the_majority_picks_or_likelihood(
+    run, run_here, groups, likelihoods, options, wanted
+):
     """Of equal votes the likelier answer wins. No p is claimed."""
     edit_jsonl(run / "labels.jsonl", lambda row: row | {"group": groups[row["sample"]]})
     set_likelihoods(run, likelihoods)
