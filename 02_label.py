@@ -495,8 +495,9 @@ def words_of(response):
     return lines[-1] if lines else joined_boxes(final) or stated(final) or final or None
 
 
-ANSWER_LINE = re.compile(r"(?im)^[># ]*(?:the )?(?:final )?answer *:\s*(\S.*)")
-STATEMENT = re.compile(r"(?i)(.*\b(?:is|are|was|were)\b):? +(\S.*)")
+ANSWER_LINE = re.compile(r"(?im)^[-*># ]*(?:(?:the|my) )?(?:final |correct )?answer *:\s*(\S.*)")
+STATEMENT = re.compile(  # no question, and nothing that is denied
+    r"(?i)((?:(?!\b(?:not|never|nobody|cannot)\b|n['’]t\b).)*\b(?:is|are|was|were)\b):? +(\S.*[^?])")
 
 
 def stated(text):
@@ -645,7 +646,7 @@ FORMULA_RUN = re.compile(rf"""(?x)
             | (?!\{{[A-Za-z ,]*\}}) [^\sA-Za-z\\\x02\x03'’] | ['’](?![A-Za-z])   # digits and signs; no it's
             | [ ](?=[^\s$])
         )+
-        (?: (?!\S) | (?=/[A-Za-z]) )                  # and ends with one, or before "/day"
+        (?: (?!\S)(?![ ]+\d) | (?=[-/][A-Za-z]{{2}}) )  # and ends with one, or before "/day" and "-inch"
     )""")
 LOOSE_ENDS = re.compile(  # no part of a formula: a, I, and, the A of A: 5
     r"^(?:[ aAI]|and\b|or\b)+(?= [^-+=])|^[A-Z]: |(?:[ (]|\b(?:and|or|[aAI]))+$")

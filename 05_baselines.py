@@ -131,16 +131,16 @@ def load_repetitions(paths: list[Path]) -> tuple[list[RunArrays], RunArrays | No
     A problem without a judged rollout in one of the runs is left out of all of them. A greedy run of other
     problems counts for nothing.
     """
-    texts = common.texts_of(paths[0])
-    greedy_paths = [path for path in greedy_beside(paths[0]) if common.texts_of(path) == texts]
+    texts = [*common.texts_of(paths[0]).items()]
+    greedy_paths = [path for path in greedy_beside(paths[0]) if [*common.texts_of(path).items()] == texts]
     labels = {path: common.read_labels(path) for path in [*paths, *greedy_paths]}
     left_out = set()
-    for rows in labels.values():
+    for rows in map(labels.get, paths):
         left_out |= {row["id"] for row in rows} - {row["id"] for row in rows if row["label"] is not None}
     runs = [load_run(path, labels[path], left_out) for path in paths]
     for run in runs:
         is_alike = (run.ids, run.meta.get("n")) == (runs[0].ids, runs[0].meta.get("n"))
-        if not is_alike or common.texts_of(run.path) != texts:
+        if not is_alike or [*common.texts_of(run.path).items()] != texts:
             common.die(f"{run.path} has other problems or another N than {runs[0].path}; report them apart")
     greedy = [load_run(path, labels[path], left_out) for path in greedy_paths]
     return runs, greedy[0] if greedy else None, left_out

@@ -649,7 +649,7 @@ def given_fields(row: dict) -> dict:
     for other, name in OTHER_NAMES.items():
         if other in given and name not in given:
             given[name] = given.pop(other)
-    if {"prompt", "canonical_solution"} <= given.keys():  # HumanEval's prompts are beginnings of programs
+    if "canonical_solution" in given and "def " in given.get("prompt", ""):  # it begins a program: HumanEval
         given["prelude"] = given["prompt"]
         given["solution"] = f"{given['prompt']}{given.pop('canonical_solution')}"
     return given

@@ -98,6 +98,8 @@ def test_text_is_equal_where_letters_digits_and_signs_are(reference, answer, rig
     ("**Answer: Paris**", "Paris", True),
     ("Rome is nice. So the answer is: Paris", "Paris", True), ("Answer: the capital is Paris", None, True),
     ("The capital is not Paris.", "not Paris.", False), ("It is Paris or Rome.", "Paris or Rome.", False),
+    ("I do not think it is Paris.", None, False), ("Nobody says it is Paris", None, False),
+    ("Is it Rome? The capital is Paris.", "Paris.", True), ("- My answer: Paris", "Paris", True),
     ("The answer is 5, not Paris", "5, not Paris", False), ("Rome, not Paris", "Rome, not Paris", False),
     ("<answer>Paris</answer>, it is big", "Paris", True), ("", None, False)])  # fmt: skip
 def test_text_is_the_answer_line_or_the_end_of_a_statement(response, answer, right):

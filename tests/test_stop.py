@@ -66,7 +66,7 @@ def probability(score):
     return 1 / (1 + 2 * np.exp(-score))
 
 
-PROBLEM = {"kind": "math", "prompt": "What is 17 * 23?"}
+PROBLEM = {"id": "0", "kind": "math", "prompt": "What is 17 * 23?"}
 
 
 def forced(model, tokenizer, tokens, problem=PROBLEM):
@@ -139,7 +139,7 @@ def test_sample_votes_for_the_answer_with_the_largest_sum(demo_model):
             best = next(x for x in by_score if answers[x["sample"]] == by_vote[0]["answer"])
             assert by_vote[0]["sample"] == best["sample"]
         assert [x[0]["sample"] for x in voted] != [x[0]["sample"] for x in ranked]
-    code = {"kind": "code", "prompt": "Complete the function.\ndef solve(xs):\n    \"\"\"Return the sum.\"\"\""}
+    code = {"id": "0", "kind": "code", "prompt": "Complete the function.\ndef solve(xs):\n    \"\"\"Return the sum.\"\"\""}
     answer = generate.sample(*demo_model, code, 2, vote=True)[0]
     assert "vote" not in answer and answer["text"] == f"```python\n{answer['answer']}\n```"
 
@@ -147,8 +147,8 @@ def test_sample_votes_for_the_answer_with_the_largest_sum(demo_model):
 @pytest.mark.parametrize("arguments, error", [
     ({"n": 0}, "n 0: give a number from 1 to inf"),
     ({"repetition_penalty": 0}, "repetition_penalty 0: give a number from 1 to inf"),
-    ({"problems": "and " * 9000}, "leaves no room for an answer"),
-    ({"problems": [{"question": "What?"}]}, "problem 1: 'prompt' or 'messages' is missing"),
+    ({"problems": "and " * 9000}, "leave no room for an answer"),
+    ({"problems": [{"query": "What?"}]}, "problem 1: 'prompt' or 'messages' is missing"),
     ({"problems": None}, "problems are a text, a dict or a list of these, not None"),
     ({"scorer": "nowhere.pt"}, "nowhere.pt: no such file"),
     ({"scorer": ("all/eos", 8, (9, 96))}, "layer 'all'"),
@@ -247,7 +247,7 @@ def trained(runs, run_here):
 def test_what_is_asked_otherwise_than_in_calibration_is_said_by_stop_sample_and_04(
     runs, trained, tmp_path, run_here, demo_model, kind, change
 ):
-    questions = [{"prompt": problem["prompt"]} for problem in runs.problems[:2]]
+    questions = [{"prompt": f"{problem['prompt']} Say it."} for problem in runs.problems[:2]]
     with redirect_stderr(io.StringIO()) as said:
         flags = ("--kind", kind) if kind else ()
         run = run_01(questions, tmp_path, *flags, "--scorer", trained)
