@@ -14,8 +14,8 @@ with problems.jsonl, tokens.pt, hidden.pt, meta.json and, last,
 rollouts.jsonl, with which a run is finished. These hold what the last command
 asked for: its problems, -n rollouts of each. parts/ keeps all rollouts that
 were ever sampled, a file for each problem and prompt, so a killed command
-goes on with what is left, and nothing is sampled twice; without parts/ a
-finished run is as good, but does not grow. --layers and --extra add to what
+goes on with what is left, and a run grows and shrinks; without parts/ a
+finished run is as good, but does neither. --layers and --extra add to what
 is there. Workers, each with its RANK and all with the WORLD_SIZE in the
 environment, share the problems.
 
@@ -1474,7 +1474,7 @@ def find_run(args, dataset):
     folder = Path(args.out) / common.model_name(args.model) / common.short_name(dataset)
     folder /= "greedy" if args.greedy else str(args.seed)
     run = Run(args, dataset, folder, common.load_problems(dataset, args.limit, args.kind))
-    refuse_other_run(run)
+    refuse_other_run(run, dtype=None if args.dtype == "auto" else args.dtype)
     return run
 
 
@@ -1619,7 +1619,7 @@ def finish_run(run, settings, model):
     for name, rollouts in itertools.chain(sampled, read_missing(run, settings, model, layers)):
         with lock_of(run):
             add_to_part(run, name, rollouts)
-    return merge(run, layers)
+    return merge(run)
 
 
 @contextmanager
@@ -1735,7 +1735,7 @@ def read_jobs(run, settings, model, jobs, layers):
         yield from read_answers(model, settings, jobs, layers, run.meta["extra"], longest)
 
 
-def merge(run, layers):
+def merge(run):
     """Write the run's files, in the worker that ends last; False while others are at their problems."""
     with lock_of(run) as run:
         if is_whole(run):
@@ -1745,21 +1745,22 @@ def merge(run, layers):
             others = f"the others still have {len(left)} of {len(run.jobs)} problems, and the last one merges"
             print(f"{run.folder}: this worker is done; {others}", file=sys.stderr)
             return False
-        write_run(run, [*itertools.chain(*map(run.rollouts, run.jobs))], layers)
+        write_run(run, [*itertools.chain(*map(run.rollouts, run.jobs))])
     return True
 
 
-def write_run(run, rollouts, layers):
+def write_run(run, rollouts):
     """Write the run's files, rollouts.jsonl last: with it the run is finished."""
     folder = run.folder
     args = run.args
     meta = run.meta
+    layers = run.layers(meta["n_layers"])
     keys = {"keys": common.keys_of(rollouts)}
     tokens = {name: torch.cat([row[name] for row in rollouts]) for name in ("ids", "stats")}
     tokens["offsets"] = offsets_of(row["ids"] for row in rollouts)
     common.save_pt(folder / "tokens.pt", tokens)
     hidden = torch.stack([torch.cat([row["hidden"][layer] for layer in layers]) for row in rollouts])
-    vectors = [f"{layer}/{token}" for layer in meta["layers"] for token in TOKENS]
+    vectors = [f"{layer}/{token}" for layer in layers.values() for token in TOKENS]
     hidden = hidden.to(getattr(torch, meta["dtype"]))
     common.save_pt(folder / "hidden.pt", keys | {"vectors": vectors, "hidden": hidden})
     if meta["extra"]:
@@ -1770,6 +1771,7 @@ def write_run(run, rollouts, layers):
     run.save_problems()
     common.write_json(folder / "meta.json", meta | {
         "n": args.n, "dataset": run.dataset, "asked": common.asked_as(run.problems), "request": run.request,
+        "layers": [*layers.values()],
         "rules": common.RULES_STAMP,
         # vLLM downloads a model only when it loads it
         "model_stamp": meta["model_stamp"] or common.model_stamp(args.model, args.revision),
@@ -1917,7 +1919,7 @@ def main(argv=None):
             die(f"{path}: no such file")
     runs = [find_run(args, dataset) for dataset in args.datasets]
     if len({run.folder for run in runs}) < len(runs):
-        die(f"{' '.join(args.datasets)}: two of these have one name; rename a file")
+        die(f"{' '.join(args.datasets)}: two of these have one name; give a file once, or rename one")
     settings = model = None
     unfinished = [run for run in runs if not is_whole(run)]
     if unfinished or args.requests:

@@ -531,12 +531,16 @@ def find_missing(recipes):
                 refusals[where] = f"{where}: {refusal}"
                 continue
             stamps[path] = stamp_of(recipes[path], chosen)
-            if path.is_file() and common.load_scorer(path).checkpoint.get("stamp") == stamps[path]:
+            made = common.load_pt(path) if path.is_file() else {"design": None}
+            if not isinstance(made, dict) or "design" not in made:
+                common.die(f"{path}: not a scorer, so it is not replaced; choose another -o")
+            if made.get("stamp") == stamps[path]:
                 continue
             missing.append(path)
             warnings[where] = [f"{where}: {doubt}" for doubt in doubts_about(chosen, recipes[path])]
     if not stamps:
         advice = "take more problems, easier or harder ones, or see the reasons in labels.jsonl"
+        print("nothing to learn")  # for run_all.sh, which goes on without scorers
         common.die("; ".join([*refusals.values(), advice]))
     for line in refusals.values():
         print(line, file=sys.stderr)

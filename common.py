@@ -117,7 +117,8 @@ def atomic(path: str | Path, mode: str = "w"):
         path.parent.mkdir(parents=True, exist_ok=True)
         for left in path.parent.iterdir():
             process = left.name.removeprefix(of_this_machine).removesuffix(".tmp")
-            if process.isdecimal() and left.name.endswith(".tmp") and not Path("/proc", process).exists():
+            is_ours = process.isdecimal() and left.name == f"{of_this_machine}{process}.tmp"
+            if is_ours and not Path("/proc", process).exists():
                 left.unlink(missing_ok=True)  # of a process that was killed
         with open(temporary, mode, encoding=None if "b" in mode else "utf-8") as file:
             yield file

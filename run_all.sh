@@ -381,8 +381,14 @@ for ((i = 0; i < ${#files[@]}; i += 2)); do
 done
 learn_from=("${calibrate_on[@]}" ${openthoughts:-})
 names+=(${aime24:-} ${openthoughts:-})
-said=$("$PYTHON" "$here/01_generate.py" "${arguments_01[@]}" --plan "${@:2}" "${sets[@]:4}" 2>&1) ||
-    fail "${said##*error: }" # of too long prompts, or of a run that cannot go on
+twice=$(printf '%s\n' "${names[@]}" | sort | uniq -d | head -n 1)
+[ -z "$twice" ] || fail "two of these are named '$twice'; give a file once, or rename one"
+plan() { # FILE...: of too long prompts, or of a run that cannot go on
+    local said
+    said=$("$PYTHON" "$here/01_generate.py" "${arguments_01[@]}" --plan "$@" 2>&1) || fail "${said##*error: }"
+}
+plan "${checked_files[@]}"
+for i in "${!open_files[@]}"; do plan "${open_files[i]}" --kind ${open_kinds[i]}; done
 
 log=$base/run_all.log
 mkdir -p "$base" 2>/dev/null && [ -w "$base" ] || fail "cannot write to $base; choose another OUT"
@@ -416,7 +422,11 @@ step 02_label.py "${all_runs[@]}" ${FLAGS_02:-} >&2
 
 say 3 "train scorers: ${learn_from[*]}"
 mapfile -t calibration_runs < <(runs_of "${learn_from[@]}")
-train "${calibration_runs[@]}" "${arguments_03[@]}" || say_missing $? "scorers (the reason stands above)"
+train "${calibration_runs[@]}" "${arguments_03[@]}" || {
+    code=$?
+    [ "$(tail -n 1 "$log")" = "nothing to learn" ] || exit $code
+    say_missing $code "scorers (the reason stands above)"
+}
 
 if [ $paper = 1 ]; then # answers.jsonl is of the last scorers, so those of step 4 come after these
     say 3 "train scorers of the studies"
