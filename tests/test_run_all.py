@@ -205,7 +205,7 @@ def test_a_killed_run_is_what_01_and_02_make_of_it_without_a_stop(finished, tmp_
     assert_same_run(run, tmp_path / "model" / "math_a" / "32", statistics=1e-3)
     run_here("02_label.py", tmp_path / "model" / "math_a" / "32")
     assert (run / "labels.jsonl").read_text() == (tmp_path / "model/math_a/32/labels.jsonl").read_text()
-    assert not (run / "parts").exists() and not [path for path in run.rglob(".*")]
+    assert not [path for path in run.rglob(".*")]
     fields = {"model", "revision", "dataset", "seed", "n", "versions", "device", "git", "layers", "arguments"}
     assert fields <= common.read_meta(run).keys()
 
