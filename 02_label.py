@@ -15,7 +15,8 @@ To judge maths elsewhere, copy this file alone:
 
     import importlib
     judge = importlib.import_module("02_label")
-    print(judge.same("0.5", judge.answer_of(r"The answer is $x = \\frac{1}{2}$.")))  # True
+    answer = judge.answer_of(r"The answer is $x = \\frac{1}{2}$.")
+    print(judge.same("0.5", answer))  # True
 """
 
 import argparse
@@ -646,7 +647,7 @@ FORMULA_RUN = re.compile(rf"""(?x)
             | (?!\{{[A-Za-z ,]*\}}) [^\sA-Za-z\\\x02\x03'’] | ['’](?![A-Za-z])   # digits and signs; no it's
             | [ ](?=[^\s$])
         )+
-        (?: (?!\S)(?![ ]+\d) | (?=[-/][A-Za-z]{{2}}) )  # and ends with one, or before "/day" and "-inch"
+        (?: (?!\S)(?![ ]+[\d×]) | (?=/[A-Za-z]) )    # and ends with one (no 2 of 2 1/2-inch), or before "/day"
     )""")
 LOOSE_ENDS = re.compile(  # no part of a formula: a, I, and, the A of A: 5
     r"^(?:[ aAI]|and\b|or\b)+(?= [^-+=])|^[A-Z]: |(?:[ (]|\b(?:and|or|[aAI]))+$")

@@ -15,7 +15,7 @@ machine a seed gives the same scorer with any number of --workers.
 A scorer that is there and was made of the same rollouts with the same settings
 by the same code is done; else it is trained anew. A run without right and wrong
 answers to problems of four families teaches nothing, and a line says so. In the
-end a line `scorer: FILE` names each file that is now as the command asks for it.
+end a line `scorer: FILE` names each file that is now as the command asks for.
 What to expect of the printed share of right answers, 04_select.py -h says.
 
 A study trains scorers STUDY-ROW.CALSET@CALRUN-SEED.pt that differ in one thing.

@@ -2,7 +2,7 @@
 
     python 04_select.py RUN --scorer scorer.pt
     python 04_select.py RUN --scorer runs/model/cal/32/scatr*.pt
-    python 04_select.py RUN             without a scorer: by majority or likelihood
+    python 04_select.py RUN        # without a scorer: by majority or likelihood
 
 It reads what 01_generate.py wrote, and labels.jsonl, where 02_label.py keeps
 the answers and which of them are equal, also where there are no references:
@@ -14,8 +14,8 @@ the answers and which of them are equal, also where there are no references:
     selected.jsonl       such rows for each scorer and strategy, without texts
     scores/SCORER.jsonl  for each rollout id, sample, "score", "weight" and "p"
                          score: its logit; weight: of its vote
-    scores/SCORER.cost.json  costs; files that the scores were "made_of"; problems
-                         of this run that the scorer "learned" from
+    scores/SCORER.cost.json  costs; the files that scores were "made_of"; which
+                         problems of this run the scorer "learned" from
 
 best-of-n takes the rollout with the highest score, of equal scores the first.
 weighted-vote, where answers can be equal, takes the answer with the largest sum
@@ -29,8 +29,8 @@ that were right most often on the validation part of the calibration problems,
 so give scorers of one calibration set; to decide, give one, or --strategy. That
 share is printed. It is of the quarter of the problems that also chose the
 configuration (10 of them: ± 16 points): for others of their kind it was up to 2
-points too high on the demo's files. Of new kinds it says little: there it was 23
-points too high to 22 too low. The file of the first of its seeds is named, too.
+points too high on the demo's files. Of new kinds it says little: there it was
+23 points too high to 22 too low. The file of its first seed is named, too.
 
 Without a scorer the most frequent answer is taken, or where no answers can be
 equal the one whose tokens are likeliest; "scorer" and "p" are null then.

@@ -529,10 +529,15 @@ def test_several_data_sets_in_one_call_and_what_is_said_of_them(folder, first, w
         assert f"{run}: {cut} of {rollouts} rollouts were cut, at --max-new-tokens 30 or" in first.stderr
 
 
+def asks_of(sizes):
+    """Problems whose prompts have so many tokens."""
+    return [{"id": f"of {size}", "messages": [{"role": "user", "content": "a" * size}]} for size in sizes]
+
+
 def test_a_prompt_without_room_for_an_answer_is_said_before_anything_is_made(folder, tmp_path, capsys):
     """All of them are named, and may be left out."""
     sizes = 511, 512, 9, 700
-    common.write_jsonl(tmp_path / "p.jsonl", [{"id": f"of {size}", "prompt": "a" * size} for size in sizes])
+    common.write_jsonl(tmp_path / "p.jsonl", asks_of(sizes))
     command = folder / "model", tmp_path / "p.jsonl", "-n", 1, "--max-new-tokens", 2, "--out", tmp_path
     words = f"{tmp_path / 'p.jsonl'}: 2 prompts leave no room for an answer in a context of 512: "
     words += "number 2 (id 'of 512', 512 tokens), number 4 (id 'of 700', 700 tokens)"
@@ -545,7 +550,7 @@ def test_a_prompt_without_room_for_an_answer_is_said_before_anything_is_made(fol
 
 
 def test_a_rollout_may_fill_the_context(folder, tmp_path, capsys):
-    common.write_jsonl(tmp_path / "p.jsonl", [{"id": str(size), "prompt": "a" * size} for size in (510, 511)])
+    common.write_jsonl(tmp_path / "p.jsonl", asks_of((510, 511)))
     flags = "-n", 1, "--temperature", 0, "--max-new-tokens", 0, "--out", tmp_path
     run_program(folder / "model", tmp_path / "p.jsonl", *flags)
     assert [row["n_tokens"] for row in common.read_rollouts(run_of(tmp_path))] == [2, 1]
