@@ -647,7 +647,7 @@ FORMULA_RUN = re.compile(rf"""(?x)
             | (?!\{{[A-Za-z ,]*\}}) [^\sA-Za-z\\\x02\x03'’] | ['’](?![A-Za-z])   # digits and signs; no it's
             | [ ](?=[^\s$])
         )+
-        (?: (?!\S)(?![ ]+[\d×]) | (?=/[A-Za-z]) )    # and ends with one (no 2 of 2 1/2-inch), or before "/day"
+        (?: (?!\S)(?![ ]+[\d×]) | (?=/[A-Za-z]) )   # ends with one, before "/day", not in 2 1/2-inch
     )""")
 LOOSE_ENDS = re.compile(  # no part of a formula: a, I, and, the A of A: 5
     r"^(?:[ aAI]|and\b|or\b)+(?= [^-+=])|^[A-Z]: |(?:[ (]|\b(?:and|or|[aAI]))+$")
