@@ -1755,6 +1755,7 @@ def write_run(run, rollouts):
     args = run.args
     meta = run.meta
     layers = run.layers(meta["n_layers"])
+    (folder / "rollouts.jsonl").unlink(missing_ok=True)  # another command may have finished meanwhile
     keys = {"keys": common.keys_of(rollouts)}
     tokens = {name: torch.cat([row[name] for row in rollouts]) for name in ("ids", "stats")}
     tokens["offsets"] = offsets_of(row["ids"] for row in rollouts)
