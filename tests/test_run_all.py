@@ -288,6 +288,14 @@ def test_without_answers_or_scorers_it_still_selects(finished, tmp_path, quick):
     assert [(row["scorer"], row["p"], row["strategy"]) for row in answers] == [(None, None, "majority")] * 6
 
 
+def test_a_step_3_that_fails_is_not_taken_for_nothing_to_learn(finished, tmp_path, quick):
+    shutil.copytree(finished[0] / "model", tmp_path / "model")
+    process = start(tmp_path, MODEL, MATH_A, MATH_B, **quick | {"FLAGS_03": "--configs 1 --device no-such"})
+    stdout, stderr = process.communicate()
+    assert process.returncode == 2 and "--device no-such: torch cannot use it here" in stderr
+    assert "[4/5]" not in stderr and "missing" not in stderr
+
+
 def test_answers_and_the_report_are_of_the_scorers_that_this_command_asks_for(finished, tmp_path, quick):
     """Older ones of other designs, seeds and names, which learned from a reference that was wrong, are not used."""
     for name in ("math_a", "math_b"):
