@@ -13,5 +13,7 @@ if ! "$python" -c 'import pytest, xdist' 2>/dev/null; then
     python=.venv/bin/python
     "$python" -m pip install --quiet --disable-pip-version-check pytest==9.2.0 pytest-xdist==3.8.0
 fi
+# torch's attention in bfloat16 packs for AMX where oneDNN finds it, and fails if torch itself is to do without
+[ "${ATEN_CPU_CAPABILITY-}" != default ] || export ONEDNN_MAX_CPU_ISA=AVX2
 export OMP_NUM_THREADS=1 # the models of the tests are too tiny to share their work between cores
 exec "$python" -m pytest -c tests/pytest.ini -n logical --maxprocesses 8 --dist worksteal "$@"
