@@ -9,7 +9,7 @@ import importlib
 import sys
 from pathlib import Path
 
-NAMES = ("generate", "vllm", "train", "sandbox", "math", "report", "pool", "curve", "configs")
+NAMES = ("generate", "vllm", "train", "sandbox", "math", "report", "options")
 
 
 def main():

@@ -6,7 +6,6 @@ import random
 import re
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,6 @@ from demo import make_demo
 from sandbox_exec import Pool
 
 DEMO = Path(make_demo.__file__).parent
-REAL = ["word_a", "word_b", "func_a", "func_b"]
 FAMILIES = list(make_demo.FAMILIES)
 
 
@@ -37,11 +35,9 @@ def tokenizer():
     return AutoTokenizer.from_pretrained(DEMO / "model")
 
 
-@pytest.mark.parametrize("call, files", [("make_demo.py --problems-only", FAMILIES), ("make_real.py", REAL)])
-def test_the_scripts_make_the_same_problem_files(call, files, tmp_path):
-    script, *options = call.split()
-    subprocess.run([sys.executable, DEMO / script, *options, "--out", tmp_path], check=True)
-    for family in files:
+def test_the_script_makes_the_same_problem_files(tmp_path):
+    subprocess.run([sys.executable, make_demo.__file__, "--problems-only", "--out", tmp_path], check=True)
+    for family in FAMILIES:
         assert (tmp_path / f"{family}.jsonl").read_bytes() == (DEMO / f"{family}.jsonl").read_bytes(), family
 
 
@@ -64,7 +60,7 @@ def test_problems_are_held_out_by_meaning(family):
     assert not trained & set(held_out)
 
 
-@pytest.mark.parametrize("file", FAMILIES + REAL)
+@pytest.mark.parametrize("file", FAMILIES)
 def test_references_pass_and_stubs_fail(file, run_here):
     checked = last_json(run_here("02_label.py", DEMO / f"{file}.jsonl", "--self-check", "--json"))
     assert (checked["answers"] + checked["solutions"], checked["failures"]) == (200, 0), checked
@@ -125,31 +121,23 @@ def test_rollouts_end_and_some_are_right(family, model, tokenizer):
     assert 6 <= right <= 34, right  # about half of the greedy answers follow a misconception
 
 
-@pytest.mark.parametrize("pair, kinds", [("word", 30), ("func", 60)])
-def test_the_real_models_files_have_no_kind_sum_or_function_in_common(pair, kinds):
-    a, b = rows(f"{pair}_a"), rows(f"{pair}_b")
-    counts = [Counter(row["family"] for row in file) for file in (a, b)]
-    assert not counts[0].keys() & counts[1].keys()
-    for count in counts:
-        assert len(count) == kinds and max(count.values()) - min(count.values()) == 1
-    does = [{row["solution"].split("return ")[-1] for row in file} for file in (a, b)]
-    assert len(does[0]) == len(does[1]) == 200 and not does[0] & does[1]
-
-
 @pytest.mark.skipif("SCATR_REAL_MODEL" not in os.environ, reason="SCATR_REAL_MODEL names no model")
 def test_the_five_steps_on_a_real_model(tmp_path):
     """run_all.sh on a few problems: some answers are right, and vectors are those of a plain forward pass."""
     model = Path(os.environ["SCATR_REAL_MODEL"]).resolve()
-    settings = {"N": "4", "LIMIT": "12", "SEEDS": "32", "FLAGS_03": "--configs 2", "OUT": str(tmp_path)}
+    settings = {"N": "4", "SEEDS": "32", "FLAGS_03": "--configs 2", "OUT": str(tmp_path)}
     settings["FLAGS_01"] = "--temperature .7 --top-k 40 --max-new-tokens 48"
     settings["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    command = ["bash", DEMO.parent / "run_all.sh", model, DEMO / "word_a.jsonl", DEMO / "word_b.jsonl"]
+    for name, factor in (("a", 7), ("b", 9)):
+        sums = [{"prompt": f"What is {n} * {factor}?", "answer": n * factor} for n in range(11, 23)]
+        common.write_jsonl(tmp_path / f"{name}.jsonl", sums)
+    command = ["bash", DEMO.parent / "run_all.sh", model, tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
     done = subprocess.run(command, env=os.environ | settings, text=True, capture_output=True)
     assert done.returncode == 0 and "oracle" in done.stdout, done.stdout + done.stderr
-    run = tmp_path / model.name / "word_b" / "32"
+    run = tmp_path / model.name / "b" / "32"
     rollouts = common.read_rollouts(run)
     labels = [row["label"] for row in common.read_labels(run, common.keys_of(rollouts))]
-    assert len(labels) == 48 and 5 <= sum(labels) <= 43
+    assert len(labels) == 48 and sum(labels) > 0
     keys, vectors = read_vectors(run)
     problems = {problem["id"]: problem for problem in common.read_jsonl(run / "problems.jsonl")}
     reference, tokenizer = common.load_model(str(model))

@@ -10,8 +10,7 @@ import subprocess
 import sys
 from dataclasses import replace
 
-import bench_configs
-import bench_curve
+import bench_options
 import numpy as np
 import pytest
 import torch
@@ -446,30 +445,20 @@ def test_a_run_that_teaches_nothing_is_named_once_and_the_others_are_learned_fro
     assert "32 of 32 judged answers are right" in refused.stderr and "scorer: " not in refused.stdout
 
 
-def test_the_last_point_of_a_curve_is_the_scorer_of_the_whole_calibration_set(tmp_path, capsys):
+def test_the_bench_of_options_trains_what_03_trains(tmp_path, capsys):
     a, b = (make_run(tmp_path / name, problems=16, seed=i, dataset=name) for i, name in enumerate("ab"))
-    options = ["--configs", "1", "--workers", "1", "--device", "cpu"]
-    bench_curve.main([str(a), "--eval", str(b), "--problems", "8", "99", "--seed", "32", "42", *options])
-    first, last = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (first["problems"], last["problems"]) == (8, 16)
-    scorer = train_run(a, "--configs", 1, "--seed", 42)
-    rollouts = trainer.load_rollouts([b], scorer.vector)
-    expected = shares_by_hand(rollouts, scorer(rollouts.x))
-    assert last["SCaTR, best of N"][1] / 100 == expected["best-of-n"]
-    assert last["SCaTR, weighted vote"][1] / 100 == expected["weighted-vote"]
-
-
-def test_of_the_first_configurations_a_search_of_so_many_keeps_the_same(tmp_path, capsys):
-    a, b = (make_run(tmp_path / name, problems=16, seed=i, dataset=name) for i, name in enumerate("ab"))
-    options = ["--configs", "1", "3", "--rollouts", "2", "--seed", "32", "42", "--workers", "1"]
-    bench_configs.main([str(a), "--eval", str(b), *options])
-    points = {point["configs"]: point["points"] for point in json.loads(capsys.readouterr().out.splitlines()[-1])}
-    for configs in (1, 3):
-        scorer = train_run(a, "--configs", configs, "--rollouts", 2, "--seed", 42)
+    options = ["--configs", "1", "--seed", "32", "42", "--workers", "1"]
+    bench_options.main([str(a), "--eval", str(b), *options, "--only", "SCaTR*"])
+    (table,) = json.loads(capsys.readouterr().out.splitlines()[-1])
+    same = {"SCaTR": [], "SCaTR, standardised": ["--standardise"], "SCaTR+, 4 configurations": ["--configs", 4]}
+    for option, flags in same.items():
+        design = "scatr+" if "+" in option else "scatr"
+        scorer = train_run(a, "--configs", 1, "--seed", 42, "--design", design, *flags)
         rollouts = trainer.load_rollouts([b], scorer.vector)
-        loss, right = points[configs][1]
-        assert loss == scorer.checkpoint["val_loss"]
-        assert right / 100 == shares_by_hand(rollouts, scorer(rollouts.x))["best-of-n"]
+        shares = shares_by_hand(rollouts, scorer(rollouts.x, rollouts.features))
+        assert table[option]["best of N"][1] / 100 == shares["best-of-n"]
+        assert table[option]["vote"][1] / 100 == shares["weighted-vote"]
+    assert len({str(found) for found in table.values()}) > 10 and "SCaTR, .5/eos" not in table
 
 
 # ---- Designs

@@ -1,0 +1,130 @@
+"""Which option picks more right answers? Scorers that differ in one thing, on pairs of labelled runs.
+
+    python tests/bench.py options runs/model/math_a/32 --eval runs/model/math_b/32
+
+The k-th run is calibrated on, and evaluated on the k-th run after --eval. 03_train_scorer.py searches for each
+option among as many --configs on the same parts of the problems, except for what its name says. A table of each
+pair shows right picks in percent, and how often a right answer scores above a wrong one to the same problem:
+means over the seeds, and standard deviations of the picks. Vectors that a run does not have are left out.
+"""
+
+import argparse
+import fnmatch
+import importlib
+import json
+import os
+from collections import defaultdict
+from dataclasses import replace
+
+import numpy as np
+
+import common
+
+trainer = importlib.import_module("03_train_scorer")
+report = importlib.import_module("05_baselines")
+
+PLUS = {"design": "scatr+"}
+VECTORS = ("penultimate/last", "final/eos", "final/last", ".75/eos", ".75/last", ".5/eos", ".5/last")
+OPTIONS = {"SCaTR": {}, "SCaTR, standardised": {"standardise": True}, "logistic": {"design": "logistic"}}
+OPTIONS |= {f"SCaTR, {vector}": {"vector": vector} for vector in VECTORS}
+OPTIONS |= {"SCaTR+": PLUS, "SCaTR+, standardised": PLUS | {"standardise": True}}
+OPTIONS |= {f"SCaTR+, {vector}": PLUS | {"vector": vector} for vector in ("penultimate/last", "final/last")}
+INPUTS = {  # options that change what is read; to_inputs does it
+    "SCaTR+, centred: statistics minus their mean over the problem's answers": PLUS,
+    "SCaTR+, without the vector": PLUS,
+    "SCaTR+, without the vector, centred": PLUS,
+}
+OPTIONS |= INPUTS
+for name, changes in (("SCaTR", {}), ("SCaTR+", PLUS)):
+    OPTIONS |= {f"{name}, {count} configurations": changes | {"configs": count} for count in (1, 4, 16, 30)}
+    OPTIONS |= {f"{name}, {part:.0%} of the problems": changes | {"fraction": part} for part in (0.15, 0.3, 0.6)}
+
+
+def load(run, vector, option):
+    """The judged rollouts of a run, as an option reads them."""
+    rollouts = trainer.load_rollouts([run], vector)
+    if "centred" in option:
+        for rows in rows_of_problems(rollouts):
+            rollouts.features[rows] -= rollouts.features[rows].nanmean(0)
+    if "without the vector" in option:
+        rollouts = replace(rollouts, x=0 * rollouts.x[:, :1])
+    return rollouts.part(rollouts.labels.isfinite().nonzero()[:, 0].tolist())
+
+
+def rows_of_problems(rollouts):
+    rows_of = defaultdict(list)
+    for row, problem in enumerate(rollouts.problems):
+        rows_of[problem].append(row)
+    return rows_of.values()
+
+
+def search(option, run, args):
+    """The scorers of an option, one a seed."""
+    changes = {"configs": args.configs} | OPTIONS[option]
+    options = trainer.parse_args([run, "--configs", str(changes.pop("configs"))])
+    standardise = changes.pop("standardise", False)
+    tasks = []
+    for seed in args.seed:
+        recipe = trainer.make_recipe(options, [run], seed, **changes)
+        recipe = replace(recipe, standardise=recipe.standardise or standardise)
+        rollouts, _ = trainer.choose_rollouts(load(run, recipe.vector, option), recipe)
+        tasks.append(trainer.make_task(rollouts, recipe, "cpu"))
+    with common.progress(total=sum(len(task.configs) for task in tasks), desc=option) as bar:
+        trainer.run_searches(tasks, args.workers, bar)
+    return [common.Scorer(trainer.make_checkpoint(task)) for task in tasks]
+
+
+def measure(scorer, rollouts):
+    """{what: its value} of the picks among all answers."""
+    logits = scorer(rollouts.x, rollouts.features)
+    shares = trainer.shares_right(rollouts, logits)
+    found = {"best of N": 100 * shares["best-of-n"]}
+    if "weighted-vote" in shares:
+        by_p = trainer.shares_right(rollouts, logits - scorer.log_weight)
+        found |= {"vote": 100 * shares["weighted-vote"], "vote by p": 100 * by_p["weighted-vote"]}
+    right = rollouts.labels.numpy() > 0
+    scores = logits.numpy()
+    within = [report.auroc(right[rows], scores[rows]) for rows in rows_of_problems(rollouts)]
+    return found | {"AUROC": report.mean_of(within)}
+
+
+def measure_pair(run, evaluated, args):
+    """{option: {what: its values, one a seed}}"""
+    stored = [set(common.load_pt(f"{one}/hidden.pt")["vectors"]) for one in (run, evaluated)]
+    table = {}
+    for option, changes in OPTIONS.items():
+        vector = changes.get("vector", common.DEFAULT_VECTOR)
+        if all(vector in vectors for vectors in stored) and fnmatch.fnmatch(option, args.only):
+            rollouts = load(evaluated, vector, option)
+            found = [measure(scorer, rollouts) for scorer in search(option, run, args)]
+            table[option] = {what: [of_seed[what] for of_seed in found] for what in found[0]}
+            print(json.dumps({"run": run, "eval": evaluated, "option": option} | table[option]), flush=True)
+    return table
+
+
+def as_text(what, values):
+    if what == "AUROC":
+        return f"{np.mean(values):.3f}"
+    return f"{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}"
+
+
+def main(argv=None):
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="labelled runs to calibrate on")
+    parser.add_argument("--eval", nargs="+", required=True, metavar="RUN", help="as many to evaluate on")
+    parser.add_argument("--only", default="*", help="options with such names; * stands for any letters")
+    parser.add_argument("--configs", type=int, default=8)
+    parser.add_argument("--seed", type=int, nargs="+", default=[32, 42, 52])
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    args = parser.parse_args(argv)
+    tables = [measure_pair(run, evaluated, args) for run, evaluated in zip(args.runs, args.eval, strict=True)]
+    for run, evaluated, table in zip(args.runs, args.eval, tables):
+        measures = list(next(iter(table.values())))
+        rows = [[option, *map(as_text, found, found.values())] for option, found in table.items()]
+        print(f"\n{run} -> {evaluated}, right %\n\n{common.table(['', *measures], rows)}")
+    print(json.dumps(tables))
+
+
+if __name__ == "__main__":
+    main()
