@@ -1880,16 +1880,14 @@ def best_first(problem, answers, vote):
     for answer in answers:
         answer["answer"] = answer_of(answer["text"])
     scores = np.array([answer.get("score", 0.0) for answer in answers])
-    totals = np.zeros(len(answers))
+    order = np.argsort(-scores, kind="stable")
     if vote and problem["kind"] != "code":
         groups = groups_of([answer["answer"] for answer in answers])
         groups = np.array([-1 if number is None else number for number in groups])
         weights = torch.from_numpy(scores).sigmoid().numpy()  # without a scorer all are equal
-        totals = common.group_totals(groups, weights).clip(0)
-        everything = weights[groups >= 0].sum() or 1.0
-        for answer, total in zip(answers, totals):
-            answer["vote"] = float(total / everything)
-    order = np.lexsort((-scores, -totals.round(12)))  # equal sums may differ in their last bits
+        order = common.weighted_vote(groups, weights, scores)
+        for answer, share in zip(answers, common.vote_shares(groups, weights).tolist()):
+            answer["vote"] = share
     return [answers[i] for i in order]
 
 

@@ -472,8 +472,8 @@ def shares_right(rollouts, logits):
         labels = rollouts.labels[rows].tolist()
         right["best-of-n"].append(labels[common.best_of_n(scores)])
         if (rollouts.groups >= 0).any():
-            voted = common.weighted_vote(groups, logits[rows].double().sigmoid().numpy(), scores)
-            right["weighted-vote"].append(labels[voted])
+            order = common.weighted_vote(groups, logits[rows].double().sigmoid().numpy(), scores)
+            right["weighted-vote"].append(labels[order[0]])
     return {strategy: float(np.mean(picked)) for strategy, picked in right.items()}
 
 

@@ -191,7 +191,7 @@ def pick(run, name, strategy, scores, all_weights, p):
     for problem, places in run.places.items():
         groups, weights = run.groups[places], all_weights[places]
         if strategy == "weighted-vote":
-            best = common.weighted_vote(groups, weights, scores[places])
+            best = common.weighted_vote(groups, weights, scores[places])[0]
         else:
             best = common.best_of_n(scores[places])
         place = places[best]
@@ -199,7 +199,7 @@ def pick(run, name, strategy, scores, all_weights, p):
         pick = {"id": problem, "scorer": name, "strategy": strategy, "sample": row["sample"],
                 "score": float(scores[place]), "p": p[place], "answer": row.get("answer")}  # fmt: skip
         if groups[best] >= 0:
-            pick["vote"] = float(weights[groups == groups[best]].sum() / weights[groups >= 0].sum())
+            pick["vote"] = float(common.vote_shares(groups, weights)[best])
         if has_labels:
             pick["label"] = row["label"]
         picks.append(pick)

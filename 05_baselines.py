@@ -331,7 +331,7 @@ def majority(groups, weights):
 
 
 def weighted_majority(groups, weights):
-    winner = common.weighted_vote(groups, weights, weights)
+    winner = common.weighted_vote(groups, weights, weights)[:, 0]
     return winner[:, None] == np.arange(groups.shape[1])
 
 

@@ -1379,16 +1379,20 @@ def group_totals(groups: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return np.where(groups >= 0, (same * weights[..., None, :]).sum(-1), -np.inf)
 
 
-def weighted_vote(groups: np.ndarray, weights: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """The index of the best-scored rollout among those whose answer has the largest sum of weights.
+def vote_shares(groups: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return [N]: of each rollout of a problem its answer's share of all weights; 0 without an answer."""
+    return group_totals(groups, weights).clip(0) / (weights[groups >= 0].sum() or 1)
 
-    groups [..., N]: the class of equal answers that 02 put each answer into, -1 without an answer. Of answers
-    with equal sums the one with the better rollout wins. Where no rollout has an answer this is best-of-N.
+
+def weighted_vote(groups: np.ndarray, weights: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Return the indices [..., N] of rollouts by the sums of the weights of equal answers, the largest first.
+
+    groups [..., N]: the class of equal answers that 02 put each answer into, -1 without an answer. Of equal
+    answers and of equal sums the one with the higher score is first, and then the lower sample. Where no
+    rollout has an answer this is the order of best-of-N.
     """
-    totals = group_totals(groups, weights)
-    largest = totals.max(-1, keepdims=True)
-    winners = ~(totals < largest * (1 - 1e-12))  # equal sums stay equal when added in another order
-    return best_of_n(np.where(winners, scores, -np.inf))
+    totals = group_totals(groups, weights).round(12)  # equal sums stay equal when added in another order
+    return np.lexsort((-scores, -totals))
 
 
 # ---- Tables for people -------------------------------------------------------------------------------------
