@@ -52,51 +52,46 @@ SHOWN, LINES, WIDTH = 3, 12, 100  # how many answers are printed, with at most s
 
 def main():
     args = parse_args()
-    scorers = {path: common.load_scorer(path) for path in args.scorer}
-    for run in map(load_run, args.runs):
+    scorers = {Path(path): common.load_scorer(path) for path in args.scorer}
+    for run in map(read_candidates, args.runs):
         strategies = [args.strategy] if args.strategy else run.strategies
         if strategies[0] not in run.strategies:
             common.die(f"{run.path}: --strategy {args.strategy}: there are no answers that can be equal")
         if scorers:
             picks, reason, by = pick_by_scorers(run, scorers, strategies)
         else:
-            picks, reason, by = *pick_without_scorer(run, strategies[-1]), "none was given"
+            picks, reason = pick_without_scorer(run, strategies[-1])
+            by = "none was given"
         answers = write_answers(run, picks)
         print(*map(in_brief, answers[:SHOWN]), how_many_are_right(answers), sep="\n\n")
         print(f"\n{run.path / 'answers.jsonl'}: {len(answers)} answers, one a problem, picked by\n{reason}")
         print(f"the scorer that picked: {by}")
 
 
-def pick_by_scorers(run, of_paths, strategies):
-    """(rows for answers.jsonl, what picked them, the file of its first seed), when all scores are written."""
-    scorers = {Path(path).stem: scorer for path, scorer in of_paths.items()}
-    doubts = [doubt for name in scorers for doubt in doubts_about(run, seedless(name), scorers[name])]
+def pick_by_scorers(run, scorers, strategies):
+    """Write all scores; return (rows for answers.jsonl, what picked them, the file of its first seed)."""
+    doubts = [doubt for path in scorers for doubt in doubts_about_scorer(run, seedless(path), scorers[path])]
     for doubt in dict.fromkeys(doubts):  # once for all seeds of a scorer
         common.warn(f"{run.path}: {doubt}")
-    made_of = stamped(run.path / "rollouts.jsonl")
-    logits = {}
-    for path, scorer in of_paths.items():
-        logits[Path(path).stem] = write_scores(run, Path(path).stem, scorer, stamped(path) | made_of)
+    logits = {path: write_scores(run, path, scorer) for path, scorer in scorers.items()}
     picks = []
-    for name in scorers:
+    for path, scorer in scorers.items():
         for strategy in run.strategies:
-            picks += pick_by_logits(run, name, strategy, logits[name], scorers[name].log_weight)
+            picks += pick(run, path.stem, strategy, logits[path], scorer.log_weight)
     common.write_jsonl(run.path / "selected.jsonl", picks)
     chosen, strategy, reason = choose(scorers, strategies)
-    seeds = [name for name in scorers if seedless(name) == chosen]
-    mean = np.mean([logits[name] for name in seeds], axis=0)
-    log_weight = np.mean([scorers[name].log_weight for name in seeds])
-    first = next(path for path in of_paths if Path(path).stem == seeds[0])
-    return pick_by_logits(run, chosen, strategy, mean, log_weight), reason, first
+    seeds = [path for path in scorers if seedless(path) == chosen]
+    mean = np.mean([logits[path] for path in seeds], axis=0)
+    log_weight = np.mean([scorers[path].log_weight for path in seeds])
+    return pick(run, chosen, strategy, mean, log_weight), reason, seeds[0]
 
 
 def pick_without_scorer(run, strategy):
-    """(rows for answers.jsonl, what picked them): the answer of most rollouts, or the likeliest rollout."""
+    """Return (rows for answers.jsonl, what picked them): the most frequent answer, or the likeliest one."""
     rollouts = common.with_confidence(run.path, common.each_rollout(run.path))
     likelihoods = np.array([conf["likelihood/avg"] for _, conf in rollouts], dtype=float)  # None becomes NaN
     likelihoods = np.nan_to_num(likelihoods, nan=np.nanmin([0, *likelihoods]) - 1)  # below all others
-    all_equal = np.ones(len(likelihoods))
-    picks = pick(run, None, strategy, likelihoods, all_equal, [None] * len(likelihoods))
+    picks = pick(run, None, strategy, likelihoods)
     for row in picks:
         row["strategy"] = "majority" if "vote" in row and strategy == "weighted-vote" else "likeliest"
     common.write_jsonl(run.path / "selected.jsonl", picks)
@@ -105,9 +100,9 @@ def pick_without_scorer(run, strategy):
     return picks, "likelihood: the answer whose tokens are likeliest on average"
 
 
-def seedless(name):
-    """The scorer of which the scorer with this file name is a seed."""
-    return name.partition("@")[0]
+def seedless(path):
+    """Return the name of the scorer of which this file is a seed."""
+    return path.stem.partition("@")[0]
 
 
 @dataclass
@@ -116,15 +111,14 @@ class Candidates:
     meta: dict
     rows: list  # [R] of labels.jsonl, in the order of rollouts.jsonl; labels are only copied and shown
     places: dict  # problem -> the places of its rollouts among the R
-    texts: dict  # problem -> a stamp of its text
+    problems: dict  # problem -> its row of problems.jsonl
     groups: np.ndarray  # [R] classes of equal answers, -1 for no answer
     strategies: tuple  # weighted-vote only if there are answers that can be equal
 
 
-def load_run(path):
+def read_candidates(path):
     path = Path(path)
     keys = common.keys_of(common.each_rollout(path))
-    common.check_same_problems(path, [{"id": problem} for problem, _ in keys])
     places = defaultdict(list)
     for place, (problem, _) in enumerate(keys):
         places[problem].append(place)
@@ -133,17 +127,20 @@ def load_run(path):
     else:
         print(f"{path}: no labels.jsonl, so no answers and no votes: run 02_label.py, references or not")
         rows = [{"id": problem, "sample": sample, "label": None} for problem, sample in keys]
+    common.check_same_problems(path, rows)
+    problems = {row["id"]: row for row in common.each_row(path / "problems.jsonl")}
     groups = np.array([-1 if row.get("group") is None else row["group"] for row in rows])
     strategies = STRATEGIES if (groups >= 0).any() else STRATEGIES[:1]
-    return Candidates(path, common.read_meta(path), rows, places, common.texts_of(path), groups, strategies)
+    return Candidates(path, common.read_meta(path), rows, places, problems, groups, strategies)
 
 
 def learned_by(scorer, run):
-    """The problems of a run that a scorer was trained or validated on."""
-    return [problem for problem, text in run.texts.items() if text in scorer.learned]
+    """Return the problems of a run that a scorer was trained or validated on."""
+    return [name for name, row in run.problems.items() if common.text_stamp(row) in scorer.learned]
 
 
-def doubts_about(run, name, scorer):
+def doubts_about_scorer(run, name, scorer):
+    """Yield reasons why its p or its accuracy on this run may mislead."""
     learned = learned_by(scorer, run)
     if learned and not scorer.checkpoint.get("recipe", {}).get("half"):  # 05 judges by the other half
         count = f"{len(learned)} of its {len(run.places)} problems"
@@ -158,34 +155,32 @@ def doubts_about(run, name, scorer):
         yield f"sampled otherwise than the calibration ({'; '.join(changed)}); p may be off"
 
 
-def stamped(path):
-    """{a file: its stamp}; 05 leaves out scores whose sources have changed."""
-    return {str(Path(path).absolute()): common.stamp(Path(path))}
-
-
-def write_scores(run, name, scorer, made_of):
-    """Write the scores of all rollouts in the order of rollouts.jsonl, and the costs -> logits [R]."""
-    keys, logits = common.score_run(scorer, run.path, f"{name}.pt")
-    rows = []
+def write_scores(run, path, scorer):
+    """Write the scores of all rollouts in the order of rollouts.jsonl, and the costs; return logits [R]."""
+    keys, logits = common.score_run(scorer, run.path, path.name)
     p = common.probability(logits, scorer.log_weight)
-    for (problem, sample), *scores in zip(keys, logits.tolist(), logits.sigmoid().tolist(), p.tolist()):
-        rows.append({"id": problem, "sample": sample} | dict(zip(("score", "weight", "p"), scores)))
+    columns = [*zip(*keys), logits.tolist(), logits.sigmoid().tolist(), p.tolist()]
+    rows = [dict(zip(("id", "sample", "score", "weight", "p"), row)) for row in zip(*columns)]
     rows = common.align(rows, common.keys_of(run.rows), run.path / "hidden.pt")
-    common.write_jsonl(run.path / "scores" / f"{name}.jsonl", rows)
+    common.write_jsonl(run.path / "scores" / f"{path.stem}.jsonl", rows)
+    sources = path, run.path / "rollouts.jsonl"  # 05 leaves out scores of which one has changed
+    made_of = {str(source.absolute()): common.stamp(source) for source in sources}
     facts = {"learned": learned_by(scorer, run), "model_stamp": run.meta.get("model_stamp")}
     cost = scorer.checkpoint.get("cost", {}) | facts | {"made_of": made_of}
-    common.write_json(run.path / "scores" / f"{name}.cost.json", cost)
+    common.write_json(run.path / "scores" / f"{path.stem}.cost.json", cost)
     return np.array([row["score"] for row in rows])
 
 
-def pick_by_logits(run, name, strategy, logits, log_weight):
-    weights = torch.from_numpy(logits).sigmoid().numpy()
-    p = common.probability(torch.from_numpy(logits), log_weight).tolist()
-    return pick(run, name, strategy, logits, weights, p)
+def pick(run, name, strategy, scores, log_weight=None):
+    """Return a row of selected.jsonl for each problem.
 
-
-def pick(run, name, strategy, scores, all_weights, p):
-    """A row of selected.jsonl for each problem; scores, weights and p are of all rollouts."""
+    scores [R]: logits, or with no log_weight the likelihoods of answers whose votes are equal.
+    """
+    if log_weight is None:
+        all_weights, p = np.ones(len(scores)), [None] * len(scores)
+    else:
+        all_weights = torch.from_numpy(scores).sigmoid().numpy()
+        p = common.probability(torch.from_numpy(scores), log_weight).tolist()
     has_labels = any(row["label"] is not None for row in run.rows)
     picks = []
     for problem, places in run.places.items():
@@ -207,12 +202,12 @@ def pick(run, name, strategy, scores, all_weights, p):
 
 
 def choose(scorers, strategies):
-    """(scorer, strategy, why): the pair that was right most often in validation, or the first one."""
+    """Return (scorer, strategy, why): the pair that was right most often in validation, or the first one."""
     accuracies = defaultdict(list)  # of the seeds of each pair
-    for name, scorer in scorers.items():
+    for path, scorer in scorers.items():
         for strategy in strategies:
             share = scorer.checkpoint.get("right_of_validation", {}).get(strategy)
-            accuracies[seedless(name), strategy].append(-1 if share is None else share)
+            accuracies[seedless(path), strategy].append(-1 if share is None else share)
     (scorer, strategy), shares = max(accuracies.items(), key=lambda item: np.mean(item[1]))
     seeds = f" (mean of {len(shares)} seeds)" if len(shares) > 1 else ""
     reason = f"{scorer}{seeds}, {strategy}"
@@ -225,8 +220,6 @@ def choose(scorers, strategies):
 
 
 def write_answers(run, picks):
-    problems = common.read_jsonl(run.path / "problems.jsonl", needs=("id", "prompt"))
-    prompts = {row["id"]: row["prompt"] for row in problems}
     responses = dict.fromkeys(common.keys_of(picks))  # the other texts may not fit into memory
     for rollout in common.each_rollout(run.path):
         key = rollout["id"], rollout["sample"]
@@ -235,14 +228,15 @@ def write_answers(run, picks):
     answers = []
     for row in picks:
         del row["score"]
-        key = row["id"], row["sample"]
-        answers.append({"id": row["id"], "prompt": prompts[row["id"]]} | row | {"response": responses[key]})
+        prompt = run.problems[row["id"]]["prompt"]
+        response = responses[row["id"], row["sample"]]
+        answers.append({"id": row["id"], "prompt": prompt, **row, "response": response})
     common.write_jsonl(run.path / "answers.jsonl", answers)
     return answers
 
 
 def in_brief(row):
-    """A row of answers.jsonl as a person reads it."""
+    """Return a row of answers.jsonl as a person reads it."""
     question = " ".join(row["prompt"].split())
     answer = row["answer"] or f"(no answer found) ... {row['response'][-WIDTH:]}"
     lines = [f"    {line[: WIDTH - 4]}" for line in answer.strip().splitlines()[:LINES]]
