@@ -46,12 +46,12 @@ from collections import Counter, defaultdict
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from operator import attrgetter
 from pathlib import Path
 
 import common
-from common import np, torch
+from common import STUDIES, np, torch
 
 # ---- The search space: the choices for each knob, in an order on which the drawn configurations depend
 
@@ -95,7 +95,7 @@ def space_for(n, recipe):
 
 
 def draw_configs(n, recipe):
-    """recipe.configs different configurations for n training rollouts, numbered in the order drawn."""
+    """Return recipe.configs different configurations for n training rollouts, numbered as drawn."""
     space = space_for(n, recipe)
     grid = [dict(zip(space, choices)) for choices in itertools.product(*space.values())]
     random.Random(recipe.seed).shuffle(grid)
@@ -147,7 +147,7 @@ class Rollouts:
     keys: list  # (run, id, sample)
 
     def part(self, rows):
-        """Those at some places."""
+        """Return the rollouts at these places."""
         columns = {}
         for name, values in vars(self).items():
             columns[name] = [values[row] for row in rows] if isinstance(values, list) else values[rows]
@@ -155,7 +155,7 @@ class Rollouts:
 
 
 def load_rollouts(runs, vector):
-    parts = [vars(load_run(run, vector)) for run in runs]
+    parts = [vars(rollouts_of(run, vector)) for run in runs]
     columns = {}
     for name, first in parts[0].items():
         values = [part[name] for part in parts]
@@ -163,7 +163,7 @@ def load_rollouts(runs, vector):
     return Rollouts(**columns)
 
 
-def load_run(run, vector):
+def rollouts_of(run, vector):
     keys, fetch = common.read_inputs(run, vector)
     rows = common.read_labels(run, keys)
     labels = [math.nan if row["label"] is None else row["label"] for row in rows]
@@ -192,7 +192,7 @@ def data_set(run):
 
 
 def choose_rollouts(rollouts, recipe):
-    """(the rollouts that the recipe is about and that could be judged, how many could not be judged)"""
+    """Return (the rollouts that the recipe is about and that are judged, how many are not)."""
     problems = sorted(set(rollouts.problems))
     if recipe.half:  # the study of halves evaluates on the other half
         random.Random(f"half {recipe.seed}").shuffle(problems)
@@ -203,18 +203,16 @@ def choose_rollouts(rollouts, recipe):
         count = min(len(problems), max(4, round(recipe.fraction * len(problems))))  # fewer cannot be split
         problems = random.Random(f"fraction {recipe.seed}").sample(problems, count)
     chosen = set(problems)
-    rows = []
-    for row, (_, _, sample) in enumerate(rollouts.keys):
-        is_early = recipe.rollouts is None or sample < recipe.rollouts
-        if is_early and rollouts.problems[row] in chosen:
-            rows.append(row)
+    most = recipe.rollouts or math.inf
+    of_rollouts = enumerate(zip(rollouts.problems, rollouts.keys))
+    rows = [row for row, (problem, (*_, sample)) in of_rollouts if problem in chosen and sample < most]
     is_judged = rollouts.labels.isfinite().tolist()
     judged = rollouts.part([row for row in rows if is_judged[row]])
     return judged, len(rows) - len(judged.keys)
 
 
 def balance(problems, seed):
-    """As many problems of each data set as the smallest of them has."""
+    """Return as many problems of each data set as the smallest of them has."""
     problems_of = defaultdict(list)
     for problem in problems:
         problems_of[problem[0]].append(problem)
@@ -223,8 +221,8 @@ def balance(problems, seed):
     return [problem for problems in problems_of.values() for problem in rng.sample(problems, fewest)]
 
 
-def why_not(rollouts):
-    """Why nothing can be learned from these rollouts, in a sentence; None if something can."""
+def why_nothing(rollouts):
+    """Return why nothing can be learned from these rollouts, in a sentence; None if something can."""
     right = int(rollouts.labels.sum())
     judged = len(rollouts.labels)
     families = len(set(rollouts.families))
@@ -238,8 +236,8 @@ def why_not(rollouts):
     return f"{answers}; a scorer learns from right and wrong answers to 4 {unit} or more"
 
 
-def doubts_about(rollouts, recipe):
-    """What makes a scorer of these rollouts a poor one."""
+def why_poor(rollouts, recipe):
+    """Yield reasons why a scorer of these rollouts may be poor."""
     problems = len(set(rollouts.problems))
     _, valid = split_by_problem(rollouts, recipe.seed)
     validated = len({rollouts.problems[row] for row in valid})
@@ -253,9 +251,9 @@ def doubts_about(rollouts, recipe):
 
 
 def split_by_problem(rollouts, seed):
-    """(training rows, validation rows). Training gets both labels and about three quarters of the problems.
+    """Return (training rows, validation rows): training gets both labels and three quarters of the problems.
 
-    Families are drawn until their problems are that many. The last family is never drawn.
+    Families are drawn until their problems are about that many. The last family is never drawn.
     """
     sizes = Counter(family for family, _ in dict.fromkeys(zip(rollouts.families, rollouts.problems)))
     enough = round(0.75 * sizes.total())
@@ -313,7 +311,7 @@ def make_task(rollouts, recipe, device):
 
 
 def fit_scale(x):
-    """(mean, deviation) of each dimension, over finite values and positions that are not absent."""
+    """Return [mean, deviation] of each dimension, over finite values and positions that are not absent."""
     is_there = x.isfinite()
     if x.ndim == 3:
         is_there &= (x != 0).any(-1, keepdim=True)
@@ -329,7 +327,7 @@ def fit_scale(x):
 
 
 def train(task: Task, config: dict) -> tuple[dict, dict]:
-    """Train one configuration -> (the trial: its row in the table, the weights of its best epoch)."""
+    """Train one configuration; return (the trial, a row of the table; the weights of its best epoch)."""
     started = time.process_time()
     usual_precision = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")  # bfloat16 on a CPU that has it, TF32 on CUDA
@@ -371,7 +369,7 @@ def train(task: Task, config: dict) -> tuple[dict, dict]:
 
 
 def batches(rows, size, generator):
-    """Rows in a new order, cut; a last batch of one row joins the one before: batch norm needs two."""
+    """Cut rows in a new order; a last batch of one row joins the one before, as batch norm needs two."""
     order = rows[torch.randperm(len(rows), generator=generator).to(rows.device)]
     cuts = list(range(size, len(order), size))
     if cuts and len(order) - cuts[-1] == 1:
@@ -435,13 +433,13 @@ def run_searches(tasks, workers, bar):
 
 
 def make_checkpoint(task):
-    """What common.Scorer needs to rebuild a scorer, and how it came about."""
+    """Return what common.Scorer needs to rebuild a scorer, and how it came about."""
     recipe = task.recipe
     meta = common.read_meta(recipe.runs[0])
     checkpoint = {
         "design": recipe.design, "vector": recipe.vector, "shape": list(task.rollouts.x.shape[1:]),
         "scale": task.scale, "feature_scale": task.feature_scale, "pos_weight": task.pos_weight,
-        "model": meta["model"], "model_stamp": meta.get("model_stamp"), "layers_of_model": meta["n_layers"],
+        "model": meta["model"], "model_stamp": meta.get("model_stamp"), "n_layers": meta["n_layers"],
         "sampling": common.sampling_of(meta), "prompt_stamp": meta.get("prompt_stamp"),
         "config": task.configs[task.best["number"]], "rules": common.RULES_STAMP,
         "asked": [way for run in recipe.runs for way in common.read_meta(run).get("asked", [])],
@@ -458,7 +456,7 @@ def make_checkpoint(task):
 
 
 def shares_right(rollouts, logits):
-    """{strategy of 04: the share of problems for which it picks a right answer}; logits [R].
+    """Return {strategy of 04: the share of problems for which it picks a right answer}; logits: [R].
 
     04 chooses by these shares, of the validation part, the scorer and the strategy for answers.jsonl.
     """
@@ -478,7 +476,7 @@ def shares_right(rollouts, logits):
 
 
 def measure_costs(checkpoint, trained_on):
-    """What the search took, and what scoring one rollout takes where 04 does it, on the CPU."""
+    """Return what the search took, and what scoring a rollout takes where 04 does it, on the CPU."""
     scorer = common.Scorer(checkpoint)
     modules = [part.module for part in scorer.parts or [scorer]]
     x, features = torch.ones(1, *scorer.shape), torch.ones(1, len(common.RULES) + 1)
@@ -500,19 +498,15 @@ def measure_costs(checkpoint, trained_on):
 
 
 def grouped(recipes, key):
-    """Lists of the paths whose recipes have the same key(recipe)."""
+    """Return lists of the paths whose recipes have the same key(recipe)."""
     paths = defaultdict(list)
     for path, recipe in recipes.items():
         paths[key(recipe)].append(path)
     return paths.values()
 
 
-def but_for_seed(recipe):
-    return replace(recipe, seed=0)
-
-
 def find_missing(recipes):
-    """({path: stamp} of all scorers for which there is something to learn, the paths of those to be made)
+    """Return ({path: stamp} of scorers for which there is something to learn, the paths of those to be made).
 
     All inputs are read here, so that what is wrong is said before anything is trained.
     """
@@ -526,18 +520,18 @@ def find_missing(recipes):
         rollouts = load_rollouts(recipe.runs, recipe.vector)
         for path in paths:
             chosen, _ = choose_rollouts(rollouts, recipes[path])
-            refusal = why_not(chosen)
+            refusal = why_nothing(chosen)
             if refusal:
                 refusals[where] = f"{where}: {refusal}"
                 continue
-            stamps[path] = stamp_of(recipes[path], chosen)
+            stamps[path] = scorer_stamp(recipes[path], chosen)
             made = common.load_pt(path) if path.is_file() else {"design": None}
             if not isinstance(made, dict) or "design" not in made:
                 common.die(f"{path}: not a scorer, so it is not replaced; choose another -o")
             if made.get("stamp") == stamps[path]:
                 continue
             missing.append(path)
-            warnings[where] = [f"{where}: {doubt}" for doubt in doubts_about(chosen, recipes[path])]
+            warnings[where] = [f"{where}: {doubt}" for doubt in why_poor(chosen, recipes[path])]
     if not stamps:
         advice = "take more problems, easier or harder ones, or see the reasons in labels.jsonl"
         print("nothing to learn")  # for run_all.sh, which goes on without scorers
@@ -551,8 +545,8 @@ def find_missing(recipes):
     return stamps, missing
 
 
-def stamp_of(recipe, rollouts):
-    """Of all that decides a scorer: code, settings, and what it learns from instead of the names of the runs.
+def scorer_stamp(recipe, rollouts):
+    """Return a stamp of all that decides a scorer: code, settings, and what is in the runs, not their names.
 
     A run may get more vectors without its scorers being made again, and more statistics if they read none.
     """
@@ -564,12 +558,12 @@ def stamp_of(recipe, rollouts):
     if recipe.design == "scatr+":
         columns.append(rollouts.features)
     values = [memoryview(column.numpy()) for column in columns]
-    return common.stamp(stamp_of_code(), settings, prompts, names, *values)
+    return common.stamp(code_stamp(), settings, prompts, names, *values)
 
 
 @cache
-def stamp_of_code():
-    """Of this file, and of what makes a scorer and picks by it in common.py."""
+def code_stamp():
+    """Return a stamp of this file, and of what makes a scorer and picks by it in common.py."""
     of_common = [
         common.build_scorer, common.mlp, common.two_towers, common.transformer, common.Scorer, common.mixture,
         common.standardise, common.with_features, common.best_of_n, common.group_totals, common.weighted_vote,
@@ -587,7 +581,7 @@ def make_scorers(recipes, stamps, args):
         print(f"{what}: {trainings:,} trainings; a bar shows the time left", file=sys.stderr)
     bar = common.progress(total=trainings, desc="train", unit="training")
     trained_on = f"{args.workers} CPU cores" if args.device == "cpu" else common.device_name(args.device)
-    for paths in grouped(searches, but_for_seed):
+    for paths in grouped(searches, partial(replace, seed=0)):
         recipe = recipes[paths[0]]
         rollouts = load_rollouts(recipe.runs, recipe.vector)
         tasks = []
@@ -608,7 +602,7 @@ def make_scorers(recipes, stamps, args):
 
 
 def check_folders(paths):
-    """Say before the search that scorers could not be written."""
+    """Refuse folders that cannot be written into, before the search."""
     for folder in {path.parent for path in paths}:
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -629,7 +623,7 @@ def save_scorer(path, checkpoint, stamp, trained_on):
 
 
 def layer_recipes(path, recipe):
-    """{path: recipe} of the scorers of the layers, in a folder `layers` beside the path."""
+    """Return {path: recipe} of the scorers of the layers, in a folder `layers` beside the path."""
     stored, columns = common.open_hidden(recipe.runs[0], recipe.vector)
     recipes = {}
     for column in columns:
@@ -640,7 +634,7 @@ def layer_recipes(path, recipe):
 
 
 def with_layers(wanted):
-    """{path: recipe} of these scorers; those of layers come before what is made of them."""
+    """Return {path: recipe} of these scorers; those of layers come before what is made of them."""
     recipes = {}
     for path, recipe in wanted.items():
         if recipe.design in OVER_LAYERS:
@@ -652,9 +646,7 @@ def with_layers(wanted):
 def combine_layers(recipe, paths):
     parts = [common.load_scorer(path) for path in paths]
     best = min((part.checkpoint for part in parts), key=lambda checkpoint: checkpoint["val_loss"])
-    trials = []
-    for part in parts:
-        trials += [{"layer": part.vector, **trial} for trial in part.checkpoint["trials"]]
+    trials = [{"layer": part.vector, **trial} for part in parts for trial in part.checkpoint["trials"]]
     of_all = {"trials": trials, "clock_seconds": sum(part.checkpoint["clock_seconds"] for part in parts)}
     if recipe.design == "best-layer":
         return best | of_all
@@ -662,7 +654,7 @@ def combine_layers(recipe, paths):
 
 
 def mix_layers(recipe, parts):
-    """An ensemble: the mixture of the layers' probabilities with the lowest loss on the validation part.
+    """Return the mixture of the layers' probabilities with the lowest loss on the validation part.
 
     Its weights are found by expectation maximisation.
     """
@@ -689,14 +681,11 @@ def mix_layers(recipe, parts):
 
 # ---- Which scorers to make: one, one for each seed and run, or all of a study
 
-LAYERS = {
-    ".15L": ".15", ".3L": ".3", ".45L": ".45", ".6L": ".6", ".75L": ".75", ".9L": ".9", "L-1": "penultimate",
-}  # fmt: skip
-STUDIES = ("layers", "fraction", "designs", "mixed", "halves")
+LAYERS = {f"{part}L": part for part in (".15", ".3", ".45", ".6", ".75", ".9")} | {"L-1": "penultimate"}
 
 
 def study_rows(args):
-    """[(row of the table, the runs of a calibration set, what the row changes in the recipe)]"""
+    """Return [(row of the table, the runs of a calibration set, what the row changes in the recipe)]."""
     token = (args.vector or common.DEFAULT_VECTOR).partition("/")[2]
     changes_of = {
         "layers": {name: {"vector": f"{layer}/{token}"} for name, layer in LAYERS.items()},
@@ -722,7 +711,7 @@ def study_rows(args):
 
 
 def recipes_of(args):
-    """{path: recipe} of all scorers that are asked for."""
+    """Return {path: recipe} of all scorers that are asked for."""
     rows = []  # (name, runs, what it changes in the recipe)
     if args.study:
         rows = [(f"{args.study}-{name}", runs, changes) for name, runs, changes in study_rows(args)]
@@ -743,17 +732,16 @@ def path_of(args, name, runs, seed):
     is_one_of_several = args.study or args.separate or len(args.seed) > 1 or len(args.design) > 1
     if not is_one_of_several:
         return Path(args.out or "scorer.pt")
+    folder = Path(args.out or "").parent
     if args.study:
         folder = Path(args.out)
     elif args.separate:
         folder = Path(runs[0])
-    else:
-        folder = Path(args.out or "").parent
     return folder / f"{name}.{calibration_name(runs)}-{seed}.pt"
 
 
 def calibration_name(runs):
-    """CALSET@CALRUN, from the names of the run folders."""
+    """Return CALSET@CALRUN, from the names of the run folders."""
     folders = [Path(run).resolve() for run in runs]
     data_sets = "+".join(folder.parent.name for folder in folders)
     return f"{data_sets}@{'+'.join(folder.name for folder in folders)}"

@@ -37,7 +37,7 @@ from functools import cache, lru_cache, partial
 from pathlib import Path
 
 import common
-from common import RULES, np, torch
+from common import RULES, STUDIES, np, torch
 
 # ==== Page one: the report. Runs become arrays, methods pick, picks become rows, rows become tables ========
 
@@ -60,7 +60,6 @@ NAMES = {  # of methods in the tables, by METHOD up to its first dot
     "routed": "SCaTR, routed by domain", "scatr": "SCaTR", "scatr+": "SCaTR+",
 }  # fmt: skip
 CALIBRATED = ("logistic", "lora", "routed", "scatr", "scatr+")  # their dot is followed by the calibration set
-STUDIES = ("layers", "fraction", "designs", "mixed", "halves")  # of 03
 STUDY_METHOD = re.compile(rf"({'|'.join(STUDIES)})-(\.?[^.]+)\.(.+)")  # STUDY-ROW.CALSET
 
 # ---- Runs: labelled rollouts and their scores as arrays ----------------------------------------------------

@@ -333,7 +333,7 @@ def check_same_model(made: dict[object, dict]):
     models = set()
     said = []
     for where, content in made.items():
-        layers = content.get("n_layers", content.get("layers_of_model"))
+        layers = content.get("n_layers")
         models.add(content["model_stamp"] if have_stamps else (model_name(content["model"]), layers))
         said.append(f"{where} is of the model {content['model']!r} ({layers} layers)")
     if len(models) > 1:
@@ -1193,6 +1193,8 @@ def causal_attention(module, q, k, v, mask=None, scaling=None, sliding_window=No
 
 
 # ---- Scorers: rebuilt from scorer.pt -----------------------------------------------------------------------
+
+STUDIES = ("layers", "fraction", "designs", "mixed", "halves")  # 03 trains their scorers, 05 shows them
 
 
 def build_scorer(design: str, config: dict, shape: tuple, features: int = 0) -> torch.nn.Module:

@@ -212,7 +212,7 @@ def first_dimension_scorer(path, width=8, **changes):
     state[weight][0, 0] = 1.0
     config = {"hidden": [], "dropout": 0.0, "input_dropout": 0.0, "batch_norm": False}
     checkpoint = {
-        "design": "scatr", "model": "tiny", "vector": "penultimate/eos", "shape": [width], "layers_of_model": 5,
+        "design": "scatr", "model": "tiny", "vector": "penultimate/eos", "shape": [width], "n_layers": 5,
         "scale": None, "config": config, "state": state, "pos_weight": 3.0,
     }  # fmt: skip
     common.save_pt(path, {**checkpoint, **changes})

@@ -268,7 +268,7 @@ def test_without_a_scorer_the_majority_picks_or_likelihood(
 
 @pytest.mark.parametrize("changes, words", [
     ({"model": "other"}, ("'other'", "'tiny'")),
-    ({"layers_of_model": 28}, ("28", "5")),
+    ({"n_layers": 28}, ("28", "5")),
     ({"vector": "2/eos"}, ("2/eos", "penultimate/eos")),
     ({"shape": [9], "width": 9}, ("9", "8")),
 ])  # fmt: skip

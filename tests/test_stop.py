@@ -53,7 +53,7 @@ def linear_scorer(vector, width=96, n_layers=8, features=False):
         torch.manual_seed(0)
         state = common.build_scorer("scatr", config, (width + 29 * features,), 29 * features).state_dict()
     checkpoint = {"design": "scatr", "vector": vector, "shape": [width], "model": "model"}
-    checkpoint |= {"layers_of_model": n_layers, "scale": None, "config": config, "state": state}
+    checkpoint |= {"n_layers": n_layers, "scale": None, "config": config, "state": state}
     checkpoint["pos_weight"] = 2.0
     if features:
         checkpoint["feature_scale"] = [torch.zeros(29), torch.full((29,), 10.0)]
