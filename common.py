@@ -772,7 +772,7 @@ def download(name, limit=None):
         data = DATA_SETS[name]
         page = f"https://huggingface.co/datasets/{data.repository}"
         return first_problems(data, min(data.size, limit or data.size))
-    except BadInput:  # a row does not fit
+    except BadInput:  # a file of the cache is damaged
         raise
     except (HTTPError, OSError, ValueError, KeyError) as error:  # KeyError: its fields have new names
         advice = "try again later, or give a .jsonl file of its problems"
@@ -780,28 +780,20 @@ def download(name, limit=None):
 
 
 def authors_rows(url, file, size, names):
-    """The rows of a file of the authors' repository, which the Hub's cache keeps: later runs work offline."""
+    """Return the rows of a file of the authors' repository, which the Hub's cache keeps, as it does pages."""
     from huggingface_hub import cached_assets_path
     from huggingface_hub.utils import http_backoff
 
     path = cached_assets_path("scatr", namespace="martaknezevic/SCaTR", subfolder=COMMIT) / file
-    if path.is_file():
-        return read_jsonl(path)
-    response = http_backoff("GET", url, timeout=60)
-    if response.status_code != 200:
-        raise ValueError(f"it answers {response.status_code}")
-    lines = response.content.decode().strip().split("\n")
-    if len(lines) != size:
-        raise ValueError(f"it has {len(lines)} lines instead of {size}")
-    rows = []
-    for number, line in enumerate(lines, 1):
-        row = parse_object(line, f"{url}:{number}", advice="the download is not whole, try again")
-        try:
-            rows.append(normalise_problem(take(names, row), f"{url}:{number}", number))
-        except KeyError as error:
-            die(f"{url}:{number}: there is no {error}; it has only {', '.join(row) or 'no fields'}")
-    write_jsonl(path, rows)
-    return rows
+    if not path.is_file():
+        response = http_backoff("GET", url, timeout=60)
+        if response.status_code != 200:
+            raise ValueError(f"it answers {response.status_code}")
+        lines = response.content.decode().strip().split("\n")
+        if len(lines) != size:
+            raise ValueError(f"it has {len(lines)} lines instead of {size}")
+        write_jsonl(path, map(json.loads, lines))
+    return [take(names, row) for row in read_jsonl(path)]
 
 
 def first_problems(data, wanted):

@@ -181,16 +181,12 @@ def test_the_authors_files_are_downloaded_once_and_are_the_same_from_disk(author
 
 
 KODCODE = AUTHORS_FILES["kodcode_1000.jsonl"]
-SECOND = json.dumps(kodcode_row(1))
 
 
 @pytest.mark.parametrize("text, says", [
     (None, "kodcode_1000.jsonl (ValueError: it answers 404); try again later"),
     (KODCODE[:5000], "it has 32 lines instead of 1000"),
-    (KODCODE[:-9], "kodcode_1000.jsonl:1000: not JSON ("),
-    (KODCODE.replace(SECOND, json.dumps(kodcode_row(1) | {"tests": []})), "jsonl:2: there is no 'tests'; it has"),
-    (KODCODE.replace(SECOND, json.dumps({"question_id": 1})), "jsonl:2: there is no 'id'; it has only question_id"),
-    (KODCODE.replace(SECOND, json.dumps(kodcode_row(1) | {"tests": [1]})), "jsonl:2: 'tests' must be"),
+    (KODCODE[:-9], "kodcode_1000.jsonl (JSONDecodeError: "),
 ])  # fmt: skip
 def test_what_is_not_the_authors_file_is_refused_and_a_later_download_is_read(text, says, authors, capsys):
     file = authors / "kodcode_1000.jsonl"
