@@ -1,6 +1,6 @@
 """What the numbered scripts share; not a program. In reading order:
 
-how programs end, files, run folders, the one vector, token statistics, problems and data sets (`DATA_SETS`),
+errors and progress, files, run folders, vectors, token statistics, problems and data sets (`DATA_SETS`),
 prompts, models, scorers, selection, tables.
 """
 
@@ -47,7 +47,7 @@ class Later:
 np = Later("numpy")
 torch = Later("torch")
 
-# ---- Programs: how they end, and how far they are ----------------------------------------------------------
+# ---- Errors and progress -----------------------------------------------------------------------------------
 
 
 class BadInput(ValueError):
@@ -55,7 +55,7 @@ class BadInput(ValueError):
 
 
 def die(message: str):
-    """Refuse bad input. Other programs can catch this exception; `entry` prints it as one line."""
+    """Raise BadInput, which other programs can catch and `entry` prints as one line."""
     raise BadInput(message) from None
 
 
@@ -94,7 +94,7 @@ def end_at_ctrl_c(program, kept, *_):
 
 
 def progress(items: Iterable | None = None, total: int | None = None, desc: str = "", unit: str = "it"):
-    """tqdm's bar on a terminal; in a file or a pipe a line at most once a minute."""
+    """Return tqdm's bar; in a file or a pipe it is a line at most once a minute."""
     from tqdm import tqdm
 
     options = {"delay": 1}
@@ -152,7 +152,7 @@ def save_pt(path: str | Path, value):
 
 
 def read_json(path: str | Path, needs: tuple = ()) -> dict:
-    """The JSON object of a file. `needs`: fields it must have."""
+    """Return the JSON object of a file. `needs`: fields it must have."""
     with open_text(path) as file:
         return parse_object(file.read(), path, needs)
 
@@ -162,7 +162,7 @@ def read_jsonl(path: str | Path, needs: tuple = ()) -> list[dict]:
 
 
 def each_row(path: str | Path, needs: tuple = ()) -> Iterator[dict]:
-    """The objects of a file of JSON lines, or of one JSON list, one at a time."""
+    """Yield the objects of a file of JSON lines, or of one JSON list."""
     with open_text(path) as file:
         lines = file
         is_list = file.read(1000).lstrip().startswith("[")
@@ -176,7 +176,7 @@ def each_row(path: str | Path, needs: tuple = ()) -> Iterator[dict]:
 
 @contextmanager
 def open_text(path):
-    """Open a file of UTF-8 text to read it; BadInput says what is wrong with it."""
+    """Open a file of UTF-8 text to read it, or refuse it and say why."""
     try:
         with open(path, encoding="utf-8-sig") as file:
             yield file
@@ -211,7 +211,7 @@ def refuse_constant(name):
 
 
 def parse_object(text: str, where: str | Path, needs: tuple = (), advice: str = ONE_A_LINE) -> dict:
-    """A JSON object that has the fields `needs`; where: what to call its place in a message."""
+    """Return a JSON object that has the fields `needs`; where: its place, for messages."""
     row = parse(text, where, advice)
     if not isinstance(row, dict):
         die(f"{where}: a JSON object is expected, not {text.strip()[:40]}")
@@ -222,7 +222,7 @@ def parse_object(text: str, where: str | Path, needs: tuple = (), advice: str = 
 
 
 def load_pt(path: str | Path):
-    """The tensors and containers of a file, of which only what is used is read; no code in it runs."""
+    """Return the content of a file, of which only what is used is read; no code in it runs."""
     load = torch.load  # outside of try: where torch is missing, the file is not to blame
     if not Path(path).is_file():
         die(f"{path}: no such file")
@@ -234,7 +234,7 @@ def load_pt(path: str | Path):
 
 
 def reason_of(error: Exception) -> str:
-    """What an error says, in one line."""
+    """Return what an error says, in one line."""
     response = getattr(error, "response", None)  # of a request to the Hub
     if getattr(response, "status_code", None) in (401, 403, 404):
         return "not there, or its terms must be accepted on that page, then `hf auth login`"
@@ -247,7 +247,7 @@ def reason_of(error: Exception) -> str:
 
 
 def short_name(dataset: str) -> str:
-    """A data set's name as a folder: of a file its name without the ending."""
+    """Return the folder's name of a data set: of a file its name without the ending."""
     return Path(str(dataset)).name.split(".json")[0]
 
 
@@ -256,7 +256,7 @@ def read_meta(run: str | Path) -> dict:
 
 
 def sampling_of(meta: dict) -> dict:
-    """{setting: value} with which a run was sampled; empty where its answers were made elsewhere."""
+    """Return {setting: value} of a run's sampling; {} where its answers were made elsewhere."""
     if "sampling" not in meta or meta.get("arguments", {}).get("responses"):
         return {}
     settings = {name: value for name, value in meta["sampling"].items() if name != "stop_ids"}
@@ -265,7 +265,7 @@ def sampling_of(meta: dict) -> dict:
 
 
 def model_name(name: str) -> str:
-    """The name that its runs' folder has: the last part of a Hub id or a folder.
+    """Return the name of a model's folder of runs: the last part of a Hub id or a folder.
 
     Of a folder in the Hub's cache, `models--ORG--NAME/snapshots/HASH`, it is NAME.
     """
@@ -276,7 +276,7 @@ def model_name(name: str) -> str:
 
 
 def model_stamp(name: str, revision: str | None = None) -> str | None:
-    """A stamp of a model's config and of a little of each file of weights; None if it is not on this machine.
+    """Return a stamp of a model's config and of some of its weights; None if it is not on this machine.
 
     It is the same for a folder, a Hub id and the folder of that in the Hub's cache.
     """
@@ -290,7 +290,7 @@ def model_stamp(name: str, revision: str | None = None) -> str | None:
 
 
 def tokenizer_stamp(name: str, revision: str | None = None) -> str | None:
-    """A stamp of the files that make tokens of a prompt; None if they are not on this machine."""
+    """Return a stamp of the files that make tokens of a prompt; None if they are not on this machine."""
     folder = model_folder(name, revision)
     if folder is None:
         return None
@@ -300,7 +300,7 @@ def tokenizer_stamp(name: str, revision: str | None = None) -> str | None:
 
 
 def model_folder(name: str, revision: str | None = None) -> Path | None:
-    """The folder of a model's files: a given one, or the one in the Hub's cache; None if it is not there."""
+    """Return the folder of a model's files, given or in the Hub's cache; None if it is not there."""
     from transformers.utils import cached_file
 
     if Path(name).is_dir():
@@ -314,7 +314,7 @@ def model_folder(name: str, revision: str | None = None) -> Path | None:
 
 
 def read_samples(path):
-    """The size of a file, and a kilobyte from each of 65 places between its beginning and its end.
+    """Return the size of a file, and a kilobyte from each of 65 places between its beginning and its end.
 
     The beginning of weights is a table of names, and merged adapters may leave their end as it was.
     """
@@ -341,7 +341,7 @@ def check_same_model(made: dict[object, dict]):
 
 
 def stamp(*parts) -> str:
-    """A few letters that change with what an output was made of: files (their paths), bytes, JSON values."""
+    """Return a few letters that depend on what an output was made of: files (paths), bytes, JSON values."""
     digest = hashlib.sha256()
     for part in parts:
         content = part
@@ -358,12 +358,12 @@ def read_rollouts(run: str | Path) -> list[dict]:
 
 
 def each_rollout(run: str | Path) -> Iterator[dict]:
-    """One at a time, as the texts of a large run need not fit into memory."""
+    """Yield one at a time, as the texts of a large run need not fit into memory."""
     return each_row(Path(run) / "rollouts.jsonl", needs=("id", "sample", "response"))
 
 
 def read_labels(run: str | Path, keys: list | None = None) -> list[dict]:
-    """The rows of labels.jsonl, in the order of `keys` if given."""
+    """Return the rows of labels.jsonl, in the order of `keys` if given."""
     path = Path(run) / "labels.jsonl"
     rows = read_jsonl(path, needs=("id", "sample", "label"))
     wrong = [row["label"] for row in rows if row["label"] not in (0, 1, None)]
@@ -377,7 +377,7 @@ def read_labels(run: str | Path, keys: list | None = None) -> list[dict]:
 
 @cache
 def judge_stamp(kind: str) -> str:
-    """A stamp of the files that judge the answers to problems of a kind."""
+    """Return a stamp of the files that judge the answers to problems of a kind."""
     files = ("02_label.py", "sandbox_exec.py") if kind == "code" else ("02_label.py",)
     return stamp(*(Path(__file__).with_name(name) for name in files))
 
@@ -387,7 +387,7 @@ def keys_of(rows: Iterable[dict]) -> list[tuple]:
 
 
 def align(rows: list[dict], keys: list | None, source: str | Path) -> list[dict]:
-    """The rows of the file `source` in the order of `keys`; they must have the same keys, once each."""
+    """Return the rows of the file `source` in the order of `keys`; they must have these keys, once each."""
     by_key = dict(zip(keys_of(rows), rows))
     if len(by_key) != len(rows):
         die(f"{source}: {len(rows)} rows but only {len(by_key)} different (id, sample) keys")
@@ -401,27 +401,26 @@ def align(rows: list[dict], keys: list | None, source: str | Path) -> list[dict]
 
 
 def text_stamp(problem: dict) -> str:
-    """A stamp of what a person asked, which is the same under another id, in another file, for any model."""
+    """Return a stamp of what a person asked: the same under another id, in another file, for any model."""
     return stamp(problem.get("messages") or [{"role": "user", "content": problem["prompt"]}])
 
 
 def texts_of(run: str | Path) -> dict:
-    """{id: text_stamp} of the problems of a run."""
+    """Return {id: text_stamp} of the problems of a run."""
     rows = each_row(Path(run) / "problems.jsonl", needs=("id", "prompt"))
     return {row["id"]: text_stamp(row) for row in rows}
 
 
 def check_same_problems(run: str | Path, rollouts: list[dict]):
-    """Every problem must have rollouts, and every rollout a problem."""
-    problems = read_jsonl(Path(run) / "problems.jsonl", needs=("id", "kind", "prompt"))
-    asked = {row["id"] for row in problems}
+    """Refuse a problem without rollouts, and a rollout without a problem."""
+    asked = {row["id"] for row in each_row(Path(run) / "problems.jsonl", needs=("id", "kind", "prompt"))}
     answered = {row["id"] for row in rollouts}
     if asked != answered:
         counts = f"rollouts of {len(answered)} problems, {len(asked)} problems in problems.jsonl"
         die(f"{run}: {counts}; they differ at {min(asked ^ answered)!r}")
 
 
-# ---- The one vector: layer/token ---------------------------------------------------------------------------
+# ---- Vectors: layer/token ----------------------------------------------------------------------------------
 
 TOKENS = ("last", "eos")
 DEFAULT_VECTOR = "penultimate/eos"
@@ -430,7 +429,7 @@ SPECIAL_KEPT = 32  # a scorer reads at most the last 32 of the special tokens of
 
 
 def layer_index(name: str | int, n_layers: int) -> int:
-    """A layer's index in transformers' `hidden_states`: 0 is the embeddings, L follows the final norm."""
+    """Return a layer's index in transformers' `hidden_states`: 0 is the embeddings, L is after the norm."""
     name = str(name)
     if re.fullmatch(r"-?\d+", name):
         index = int(name)
@@ -447,7 +446,7 @@ def layer_index(name: str | int, n_layers: int) -> int:
 
 
 def vector_key(name: str, n_layers: int) -> tuple[int, str]:
-    """'penultimate/eos' -> (L-1, 'eos'): the same for all spellings of one vector."""
+    """Return (L-1, 'eos') for 'penultimate/eos': the same for all spellings of one vector."""
     layer, _, token = name.partition("/")
     if token not in TOKENS:
         die(f"unknown vector {name!r}: write layer/token, token {' or '.join(TOKENS)}, as {DEFAULT_VECTOR}")
@@ -476,7 +475,7 @@ def watch_layers(model, layers: list[int], keep: Callable) -> list:
 
 
 def keep_states(keep, column, module, inputs, output=None):
-    """A hook: what goes into a module or, of a hook that runs after it, what comes out."""
+    """Keep, as a hook, what goes into a module or, if it runs after the module, what comes out."""
     states = inputs[0] if output is None else output
     if states.ndim == 4 and hasattr(module, "config"):  # Gemma 3n's attention reads the active one of several
         states = states[module.config.altup_active_idx]
@@ -486,7 +485,7 @@ def keep_states(keep, column, module, inputs, output=None):
 
 
 def open_hidden(run: str | Path, vector: str) -> tuple[dict, int | list]:
-    """(hidden.pt, the column of a vector in it). For `all/eos`: the columns of all layers at that token."""
+    """Return (hidden.pt, the column of a vector in it), for `all/eos` the columns of all layers there."""
     path = Path(run) / "hidden.pt"
     n_layers = read_meta(run)["n_layers"]
     content = load_pt(path)
@@ -505,7 +504,7 @@ def open_hidden(run: str | Path, vector: str) -> tuple[dict, int | list]:
 
 
 def read_inputs(run: str | Path, vector: str) -> tuple[list, Callable]:
-    """(keys, fetch): fetch(a slice of rows) gives float32 [rows, d], for several vectors [rows, S, d].
+    """Return (keys, fetch): fetch(a slice of rows) gives float32 [rows, d], of several vectors [rows, S, d].
 
     vector: a name, or `all/eos` for every layer at that token, or `last10` or `special` of extra.pt, where an
     absent position is all zero.
@@ -537,7 +536,7 @@ def check_finite(run: str | Path, keys: list, values: torch.Tensor):
         die(f"{run}: {len(broken)} vectors are not finite, such as {broken[0]}'s; generate them again")
 
 
-# ---- Token statistics: what the paper calls confidence, from the raw log-probabilities of each step --------
+# ---- Token statistics: the paper's confidence, from the raw log-probabilities of each step -----------------
 
 TOP_K = 10
 TAIL = 2048
@@ -560,7 +559,7 @@ RULES_STAMP = stamp(RULES, "a window ends at each token")
 
 
 def token_stats(logits: torch.Tensor, tokens: torch.Tensor, likeliest: torch.Tensor | None = None):
-    """[B, 12] for a step: the ten largest log-probabilities, the sampled token's, the vocabulary's mean.
+    """Return [B, 12] for a step: the 10 largest log-probabilities, the sampled token's, the mean of all.
 
     likeliest [B, 10 or more]: the tokens with the largest logits, where they are known already.
     """
@@ -571,7 +570,7 @@ def token_stats(logits: torch.Tensor, tokens: torch.Tensor, likeliest: torch.Ten
 
 
 def confidence(stats: np.ndarray, vocab_size: int) -> dict:
-    """{rule: value} for the token_stats [T, 12] of a trace: each statistic, aggregated in each way.
+    """Return {rule: value} for the token_stats [T, 12] of a trace: each statistic, aggregated in each way.
 
     A window ends at each token and holds the last WINDOW tokens up to it, so that the first ones are shorter.
     Without a token all values are None, and so are statistics of numbers that an engine does not give.
@@ -606,7 +605,7 @@ def confidence(stats: np.ndarray, vocab_size: int) -> dict:
 
 
 def rollout_features(conf: dict, n_tokens: float) -> np.ndarray:
-    """float32 [29], what SCaTR+ reads beside the vector: 28 statistics, NaN for a missing one, and length."""
+    """Return float32 [29] that SCaTR+ reads beside the vector: statistics, NaN for a missing one; length."""
     values = [math.nan if conf.get(rule) is None else conf[rule] for rule in RULES]
     return np.array([*values, n_tokens], dtype=np.float32)
 
@@ -627,7 +626,7 @@ def with_confidence(run: str | Path, rollouts: Iterable) -> Iterator:
 
 
 def read_features(run: str | Path, keys: list) -> torch.Tensor:
-    """float32 [R, 29]: the features of a run's rollouts, in the order of `keys`."""
+    """Return float32 [R, 29]: the features of a run's rollouts, in the order of `keys`."""
     rows = []
     for row, conf in with_confidence(run, each_rollout(run)):
         features = rollout_features(conf, row.get("n_tokens", math.nan))
@@ -645,7 +644,7 @@ OTHER_NAMES = {  # of data sets, for fields of ours
 
 
 def given_fields(row: dict) -> dict:
-    """The fields of a problem that are not empty, by our names."""
+    """Return the fields of a problem that are not empty, by our names."""
     given = {name: value for name, value in row.items() if not is_empty(value)}
     for other, name in OTHER_NAMES.items():
         if other in given and name not in given:
@@ -657,20 +656,20 @@ def given_fields(row: dict) -> dict:
 
 
 def is_empty(value):
-    """Whether a field is as good as absent, as an empty cell of an exported table."""
+    """Return whether a field is as good as absent, as an empty cell of an exported table."""
     if isinstance(value, list):
         return all(map(is_empty, value))
     return value is None or value == {} or (isinstance(value, str) and not value.strip())
 
 
 def take(names, row):
-    """These fields of a row, by our names; KeyError where it lacks one."""
+    """Return these fields of a row, by our names; KeyError where it lacks one."""
     given = given_fields(row)
     return {name: given[name] for name in names}
 
 
 def openthoughts_code_problem(row):
-    """Only rows whose test cases are what a program reads and prints."""
+    """Return a problem of a row whose test cases are what a program reads and prints, None of others."""
     cases = json.loads(row["test_cases"] or "{}")
     if cases.get("fn_name") or not are_pairs(cases):
         return None
@@ -716,7 +715,7 @@ COMBINED = {"aime": ("aime24", "aime25"), "openthoughts": ("openthoughts-math", 
 
 
 def load_problems(dataset: str, limit: int | None = None, kind: str | None = None) -> list[dict]:
-    """The problems of a data set by its name, or of a person's own file; with a limit only the first ones.
+    """Return the problems of a data set, by its name, or of a person's own file; limit: only the first ones.
 
     kind: of problems without that field.
     """
@@ -734,7 +733,7 @@ def load_problems(dataset: str, limit: int | None = None, kind: str | None = Non
 
 
 def check_problems(rows, dataset, kind=None):
-    """Rows of a data set as the steps expect them: what may be left out is filled in, the rest is checked.
+    """Return problems as the steps expect them: what may be left out is filled in, the rest is checked.
 
     Problems without kind, answer and tests take the kind of those that can be checked, if these have one. So
     a problem stays what it is when its answer is corrected or taken out.
@@ -762,7 +761,7 @@ def check_problems(rows, dataset, kind=None):
 
 
 def download(name, limit=None):
-    """Rows for `load_problems`, of the Hub's with a limit only the first ones."""
+    """Return rows for `load_problems`, of the Hub's with a limit only the first ones."""
     from huggingface_hub.errors import HTTPError
 
     try:
@@ -797,7 +796,7 @@ def authors_rows(url, file, size, names):
 
 
 def first_problems(data, wanted):
-    """Of pages in their order, or in a seeded random order where the data set has more than `data.size`."""
+    """Return those of pages in order, or in a seeded random order if there are more than `data.size`."""
     total = hub_page(data, 0)["num_rows_total"]
     offsets = list(range(0, total, PAGE))
     if total > data.size:
@@ -814,7 +813,7 @@ def first_problems(data, wanted):
 
 
 def hub_page(data, offset):
-    """A page of the Hub's rows server, which the Hub's cache keeps: later runs work offline."""
+    """Return a page of the Hub's rows server, which the Hub's cache keeps: later runs work offline."""
     from huggingface_hub import cached_assets_path
     from huggingface_hub.utils import build_hf_headers, hf_raise_for_status, http_backoff
 
@@ -841,7 +840,7 @@ KINDS = ("code", "math", "text")
 
 
 def normalise_problem(row: dict, where: str, number: int, kind: str | None = None) -> dict:
-    """Check a problem, and fill in what it omits. number: its id if it has none; where: for messages."""
+    """Return a checked problem with what it omits. number: its id if it has none; where: for messages."""
     given = given_fields(row)
     guess = "code" if "tests" in given else "math" if "answer" in given else "text"
     problem = {"id": number, "kind": kind or guess} | given
@@ -870,7 +869,7 @@ def normalise_problem(row: dict, where: str, number: int, kind: str | None = Non
 
 
 def plain_answer(answer, where):
-    """The reference as text, or a list of texts, any of which is right."""
+    """Return the reference as text, or a list of texts, any of which is right."""
     texts = answer if isinstance(answer, list) else [answer]
     if {*map(type, texts)} - {str, int, float}:
         die(f"{where}: 'answer' must be a text, a number, or a list of such, any of which is right")
@@ -878,7 +877,7 @@ def plain_answer(answer, where):
 
 
 def plain_tests(tests, where):
-    """Python text, or a list of texts, each of which runs by itself; or what a program reads and prints."""
+    """Return tests: Python text, texts each of which runs by itself, or what a program reads and prints."""
     if isinstance(tests, str) or is_list_of_texts(tests) or are_pairs(tests):
         return tests
     pairs = '{"inputs": [text, ...], "outputs": [text, ...]} with as many inputs as outputs'
@@ -905,12 +904,12 @@ SYSTEM = {
 
 
 def encode_prompt(tokenizer, problem: dict, thinking: bool = True) -> list[int]:
-    """Token ids of a problem's prompt in the model's chat template, or as plain text if it has none."""
+    """Return token ids of a problem's prompt in the model's chat template, or as plain text without one."""
     return encode_chat(tokenizer, problem, thinking)[0]
 
 
 def encode_chat(tokenizer, problem: dict, thinking: bool = True, reply: tuple = ()) -> tuple[list, list]:
-    """(token ids, the messages that they encode). `reply`: messages that end the chat instead of a prompt.
+    """Return (token ids, the messages in them). `reply`: messages that end the chat instead of a prompt.
 
     A template that refuses a system message, as Gemma's does, gets its text within the first user message.
     """
@@ -935,7 +934,7 @@ def encode_chat(tokenizer, problem: dict, thinking: bool = True, reply: tuple = 
 
 
 def with_fixed_date(template):
-    """A chat template with TODAY in place of its calls of strftime_now("FORMAT"), which gpt-oss's has."""
+    """Return a template with TODAY in place of its calls of strftime_now("FORMAT"), as in gpt-oss's."""
 
     def formatted(call):
         return repr(TODAY.strftime(call["format"]))
@@ -944,7 +943,7 @@ def with_fixed_date(template):
 
 
 def messages_of(problem):
-    """The chat of a problem: its own messages, or our instruction for its kind and its prompt."""
+    """Return the chat of a problem: its own messages, or our instruction for its kind and its prompt."""
     if "messages" in problem:
         return problem["messages"]
     user = {"role": "user", "content": problem["prompt"]}
@@ -952,17 +951,17 @@ def messages_of(problem):
 
 
 def prompt_stamp(tokenizer) -> str:
-    """A stamp of what makes a prompt of a problem: the chat template and our instructions."""
+    """Return a stamp of what makes a prompt of a problem: the chat template and our instructions."""
     return stamp(tokenizer.chat_template, SYSTEM)
 
 
 def asked_as(problems: list[dict]) -> list[str]:
-    """The kinds of problems, which decide how a model is asked."""
+    """Return the kinds of problems, which decide how a model is asked."""
     return sorted({problem["kind"] for problem in problems})
 
 
 def asked_otherwise(asked: list[str], scorer: Scorer, prompts: str | None = None) -> list[str]:
-    """[what is unlike the calibration of a scorer]: the kinds of problems, or their `prompt_stamp`."""
+    """Return what is unlike the calibration of a scorer, as texts: the kinds of problems, `prompt_stamp`."""
     learned = sorted({way.split()[0] for way in scorer.checkpoint.get("asked") or asked})
     changed = [] if {*asked} <= {*learned} else [f"kind {', '.join(asked)}, not {', '.join(learned)}"]
     if prompts and scorer.checkpoint.get("prompt_stamp", prompts) not in (None, prompts):
@@ -971,7 +970,7 @@ def asked_otherwise(asked: list[str], scorer: Scorer, prompts: str | None = None
 
 
 def without_system(messages):
-    """The same chat with the system message's text in front of the first user message's."""
+    """Return the chat with the system message's text in front of the first user message's."""
     if len(messages) < 2 or messages[0]["role"] != "system":
         return messages
     system, first, *others = messages
@@ -979,7 +978,7 @@ def without_system(messages):
 
 
 def sampling_defaults(model, tokenizer) -> dict:
-    """How the model's files say to sample it, and the tokens that end an answer.
+    """Return how the model's files say to sample it, and the tokens that end an answer.
 
     What they do not say is off: transformers' own defaults, such as top-k 50, are not the authors'.
     """
@@ -999,7 +998,7 @@ def sampling_defaults(model, tokenizer) -> dict:
 
 
 def pick_device(name: str | None = None) -> str:
-    """The given device, or the first kind there is; processes that share a machine take its GPUs in turn."""
+    """Return the given device, or the first kind there is; processes of one machine take GPUs in turn."""
     if name in (None, "cuda") and torch.cuda.is_available():
         process = int(os.environ.get("LOCAL_RANK") or os.environ.get("RANK") or 0)
         name = f"cuda:{process % torch.cuda.device_count()}"
@@ -1017,7 +1016,7 @@ def pick_device(name: str | None = None) -> str:
 
 
 def device_name(device: str | torch.device) -> str:
-    """The hardware that a measured time is reported for."""
+    """Return the hardware that a measured time is reported for."""
     if torch.device(device).type == "cuda":
         return torch.cuda.get_device_name(device)
     threads = torch.get_num_threads()
@@ -1025,7 +1024,7 @@ def device_name(device: str | torch.device) -> str:
 
 
 def pick_dtype(dtype: str, device: str) -> torch.dtype | str:
-    """"auto" is the type of the model's files, but float32 on a CPU, where bfloat16 is slow and noisy."""
+    """Return a number type; auto: the files' own, or float32 on a CPU, where bfloat16 is slow and noisy."""
     if dtype != "auto":
         return getattr(torch, dtype)
     return torch.float32 if device == "cpu" else "auto"
@@ -1033,7 +1032,7 @@ def pick_dtype(dtype: str, device: str) -> torch.dtype | str:
 
 @contextmanager
 def loading(name: str):
-    """Where a model cannot be loaded, BadInput says what is wrong with it."""
+    """Refuse a model that cannot be loaded, and say why."""
     from safetensors import SafetensorError
 
     try:
@@ -1046,13 +1045,13 @@ def loading(name: str):
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether CUDA, a CPU's allocator or Python says so."""
+    """Return whether CUDA, a CPU's allocator or Python says so."""
     return bool(re.search("out of memory|can't allocate memory|MemoryError", repr(error)))
 
 
 @contextmanager
 def enough_memory(advice: str):
-    """Out of memory is one line."""
+    """Say in one line that memory is out."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -1069,7 +1068,7 @@ def load_config(name: str, revision: str | None = None):
 
 
 def context_of(config) -> int:
-    """The model's context length in tokens."""
+    """Return the model's context length in tokens."""
     text = config.get_text_config()
     limit = getattr(text, "max_position_embeddings", None) or 1 << 40  # no answer is as long
     rope = getattr(text, "rope_parameters", None) or {}
@@ -1079,7 +1078,7 @@ def context_of(config) -> int:
 
 
 def load_tokenizer(name: str, revision: str | None = None) -> tuple:
-    """(an object with the model's config and generation_config, but without its weights; its tokenizer)"""
+    """Return (an object with the model's config and generation_config, but no weights; its tokenizer)."""
     config = load_config(name, revision)
     from transformers import AutoTokenizer, GenerationConfig
 
@@ -1092,12 +1091,12 @@ def load_tokenizer(name: str, revision: str | None = None) -> tuple:
 
 
 def is_tiny(model) -> bool:
-    """Whether its products are too small to share among cores, or to be worth a launch on a GPU each."""
+    """Return whether its products are too small to share among cores, or to be worth a GPU's launches."""
     return model.num_parameters() < 5_000_000
 
 
 def load_model(name: str, device: str | None = None, dtype: str = "auto", revision: str | None = None):
-    """(the model in eval mode, its tokenizer) from a folder or a Hub id.
+    """Return (the model in eval mode, its tokenizer) from a folder or a Hub id.
 
     Without a device a tiny model stays on the CPU, and another one goes to the first device there is.
     """
@@ -1126,7 +1125,7 @@ def load_model(name: str, device: str | None = None, dtype: str = "auto", revisi
 
 @contextmanager
 def turn_to_load(name, device):
-    """Of a machine's processes one at a time has the model in the host's memory, on its way to a GPU.
+    """Wait until no other process of this machine has the model in the host's memory on its way to a GPU.
 
     Weights that are used as they are stored take none, as their file is mapped; joined experts and weights
     that were quantised do.
@@ -1151,7 +1150,7 @@ def use_attention(model, name: str, function: Callable):
 
 
 def causal_attention(module, q, k, v, mask=None, scaling=None, sliding_window=None, s_aux=None, **_):
-    """Causal attention within each sequence: q [B, H, T, D], k, v [B, G, T, D] -> [B, T, H, D].
+    """Return causal attention within each sequence: q [B, H, T, D], k, v [B, G, T, D] -> [B, T, H, D].
 
     Padding is on the right, where no real token attends to it. `s_aux` [H] is the score of a sink (gpt-oss).
     """
@@ -1190,7 +1189,7 @@ STUDIES = ("layers", "fraction", "designs", "mixed", "halves")  # 03 trains thei
 
 
 def build_scorer(design: str, config: dict, shape: tuple, features: int = 0) -> torch.nn.Module:
-    """An untrained module that gives one logit for each row.
+    """Return an untrained module that gives one logit for each row.
 
     shape: that of a row, (d,) or (positions, d). Of d the last `features` are token statistics.
     """
@@ -1204,7 +1203,7 @@ def build_scorer(design: str, config: dict, shape: tuple, features: int = 0) -> 
 
 
 def mlp(width, hidden, dropout=0.0, input_dropout=0.0, batch_norm=False):
-    """Input dropout; for each hidden size linear, (batch norm,) ReLU, dropout; then linear to one logit."""
+    """Return input dropout; per hidden size linear, (batch norm,) ReLU, dropout; linear to one logit."""
     nn = torch.nn
 
     class Dropout(nn.Dropout):
@@ -1222,7 +1221,7 @@ def mlp(width, hidden, dropout=0.0, input_dropout=0.0, batch_norm=False):
 
 
 def two_towers(of_vector, of_features):
-    """The sum of both towers' logits."""
+    """Return a module that gives the sum of both towers' logits."""
 
     class TwoTowers(torch.nn.ModuleDict):
         def forward(self, x):  # [B, d + 29]
@@ -1236,7 +1235,7 @@ def two_towers(of_vector, of_features):
 
 
 def transformer(config, positions, width):
-    """A transformer over the positions and a learned one before them, whose output gives the logit."""
+    """Return a transformer over the positions and a learned one before them, whose output gives the logit."""
     nn = torch.nn
     size = config["width"]
     dropout = config["dropout"]
@@ -1296,7 +1295,7 @@ class Scorer:
 
 
 def probability(logits: torch.Tensor, log_weight: float) -> torch.Tensor:
-    """How likely answers with these logits (a tensor) are right.
+    """Return how likely answers with these logits are right.
 
     The loss counts a right answer pos_weight times, so logits are too high by the logarithm of that weight.
     Scores and votes keep it, as in the paper.
@@ -1305,7 +1304,7 @@ def probability(logits: torch.Tensor, log_weight: float) -> torch.Tensor:
 
 
 def mixture(logits: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """[R, parts] -> [R]: the logit of the weighted mean of the parts' probabilities."""
+    """Return [R] of [R, parts]: the logit of the weighted mean of the parts' probabilities."""
     logsigmoid = torch.nn.functional.logsigmoid  # the sigmoid of a logit above 17.5 is exactly 1
     right = (logsigmoid(logits) + weights.log()).logsumexp(1)
     wrong = (logsigmoid(-logits) + weights.log()).logsumexp(1)
@@ -1313,7 +1312,7 @@ def mixture(logits: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
 
 
 def standardise(x: torch.Tensor, scale: list | None) -> torch.Tensor:
-    """(x - mean) / deviation per dimension; absent positions (all zero) stay zero. No scale: x as it is."""
+    """Return (x - mean) / deviation per dimension, absent positions (all zero) as they are; no scale: x."""
     if scale is None:
         return x
     mean, deviation = scale
@@ -1324,7 +1323,7 @@ def standardise(x: torch.Tensor, scale: list | None) -> torch.Tensor:
 
 
 def with_features(x: torch.Tensor, features: torch.Tensor, scale: list) -> torch.Tensor:
-    """[R, d] and [R, 29] -> [R, d + 29]: the statistics standardised, a missing one at the training mean."""
+    """Return [R, d + 29]: x and standardised statistics [R, 29], a missing one at the training mean."""
     return torch.cat([x, standardise(features, scale).nan_to_num(0.0).to(x)], 1)
 
 
@@ -1344,7 +1343,7 @@ def check_scorer_fits(scorer: Scorer, meta: dict, path: str | Path):
 
 
 def score_run(scorer: Scorer, run: str | Path, path: str | Path = "the scorer", chunk: int = 4096) -> tuple:
-    """(keys, logits [R]) of a whole run. The vectors of at most `chunk` rollouts are in memory at a time."""
+    """Return (keys, logits [R]) of a run; vectors of at most `chunk` rollouts are in memory at a time."""
     check_scorer_fits(scorer, read_meta(run), path)
     keys, fetch = read_inputs(run, scorer.vector)
     shape = tuple(fetch(slice(1)).shape[1:])
@@ -1363,12 +1362,12 @@ def score_run(scorer: Scorer, run: str | Path, path: str | Path = "the scorer", 
 
 
 def best_of_n(scores: np.ndarray) -> np.ndarray:
-    """The index of the highest score along the last axis; of equal scores the first, the lowest sample."""
+    """Return the index of the highest score along the last axis; of equal ones the first, the lower sample."""
     return np.argmax(scores, -1)
 
 
 def group_totals(groups: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """[..., N]: for each rollout the summed weights of all with an equal answer; -inf for no answer (-1)."""
+    """Return [..., N]: of each rollout the sum of weights of all with an equal answer; -inf without (-1)."""
     same = groups[..., :, None] == groups[..., None, :]  # [..., N, N]
     return np.where(groups >= 0, (same * weights[..., None, :]).sum(-1), -np.inf)
 
@@ -1393,7 +1392,7 @@ def weighted_vote(groups: np.ndarray, weights: np.ndarray, scores: np.ndarray) -
 
 
 def table(header: list, rows: list) -> str:
-    """A Markdown table with aligned columns, the first one to the left; None is an empty cell."""
+    """Return a Markdown table with aligned columns, the first one to the left; None is an empty cell."""
     cells = []
     for row in [header, *rows]:
         cells.append(["" if cell is None else str(cell).replace("|", "\\|") for cell in row])
