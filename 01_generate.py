@@ -1880,15 +1880,14 @@ def best_first(problem, answers, vote):
     for answer in answers:
         answer["answer"] = answer_of(answer["text"])
     scores = np.array([answer.get("score", 0.0) for answer in answers])
-    order = np.argsort(-scores, kind="stable")
+    weights = torch.from_numpy(scores).sigmoid().numpy()  # without a scorer all are equal
+    groups = np.full(len(answers), -1)  # which is best-of-N
     if vote and problem["kind"] != "code":
-        groups = groups_of([answer["answer"] for answer in answers])
-        groups = np.array([-1 if number is None else number for number in groups])
-        weights = torch.from_numpy(scores).sigmoid().numpy()  # without a scorer all are equal
-        order = common.weighted_vote(groups, weights, scores)
+        numbers = groups_of([answer["answer"] for answer in answers])
+        groups = np.array([-1 if number is None else number for number in numbers])
         for answer, share in zip(answers, common.vote_shares(groups, weights).tolist()):
             answer["vote"] = share
-    return [answers[i] for i in order]
+    return [answers[i] for i in common.weighted_vote(groups, weights, scores)]
 
 
 def as_answer(rollout, layer, token, vocab_size):

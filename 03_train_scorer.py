@@ -465,13 +465,11 @@ def shares_right(rollouts, logits):
         rows_of[key[:-1]].append(row)
     right = defaultdict(list)  # strategy -> the label of its pick for each problem
     for rows in rows_of.values():
-        scores = logits[rows].numpy()
-        groups = rollouts.groups[rows].numpy()
+        weights = logits[rows].double().sigmoid().numpy()
         labels = rollouts.labels[rows].tolist()
-        right["best-of-n"].append(labels[common.best_of_n(scores)])
-        if (rollouts.groups >= 0).any():
-            order = common.weighted_vote(groups, logits[rows].double().sigmoid().numpy(), scores)
-            right["weighted-vote"].append(labels[order[0]])
+        for strategy in common.strategies_for(rollouts.groups):
+            order = common.STRATEGIES[strategy](rollouts.groups[rows].numpy(), weights, logits[rows].numpy())
+            right[strategy].append(labels[order[0]])
     return {strategy: float(np.mean(picked)) for strategy, picked in right.items()}
 
 
@@ -566,7 +564,7 @@ def code_stamp():
     """Return a stamp of this file, and of what makes a scorer and picks by it in common.py."""
     of_common = [
         common.build_scorer, common.mlp, common.two_towers, common.transformer, common.Scorer, common.mixture,
-        common.standardise, common.with_features, common.best_of_n, common.group_totals, common.weighted_vote,
+        common.standardise, common.with_features, common.group_totals, *common.STRATEGIES.values(),
     ]  # fmt: skip
     return common.stamp(Path(__file__), *map(inspect.getsource, of_common))
 

@@ -46,7 +46,6 @@ from pathlib import Path
 import common
 from common import np, torch
 
-STRATEGIES = ("best-of-n", "weighted-vote")
 SHOWN, LINES, WIDTH = 3, 12, 100  # how many answers are printed, with at most so many lines and columns each
 
 
@@ -113,7 +112,7 @@ class Candidates:
     places: dict  # problem -> the places of its rollouts among the R
     problems: dict  # problem -> its row of problems.jsonl
     groups: np.ndarray  # [R] classes of equal answers, -1 for no answer
-    strategies: tuple  # weighted-vote only if there are answers that can be equal
+    strategies: list  # those of common.STRATEGIES that can be used
 
 
 def read_candidates(path):
@@ -130,7 +129,7 @@ def read_candidates(path):
     common.check_same_problems(path, rows)
     problems = {row["id"]: row for row in common.each_row(path / "problems.jsonl")}
     groups = np.array([-1 if row.get("group") is None else row["group"] for row in rows])
-    strategies = STRATEGIES if (groups >= 0).any() else STRATEGIES[:1]
+    strategies = common.strategies_for(groups)
     return Candidates(path, common.read_meta(path), rows, places, problems, groups, strategies)
 
 
@@ -185,10 +184,7 @@ def pick(run, name, strategy, scores, log_weight=None):
     picks = []
     for problem, places in run.places.items():
         groups, weights = run.groups[places], all_weights[places]
-        if strategy == "weighted-vote":
-            best = common.weighted_vote(groups, weights, scores[places])[0]
-        else:
-            best = common.best_of_n(scores[places])
+        best = common.STRATEGIES[strategy](groups, weights, scores[places])[0]
         place = places[best]
         row = run.rows[place]
         pick = {"id": problem, "scorer": name, "strategy": strategy, "sample": row["sample"],
@@ -261,7 +257,7 @@ def parse_args(words=None):
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="run folders of 01_generate.py")
     add("--scorer", nargs="+", default=[], metavar="PT", help="scorers of 03_train_scorer.py")
-    add("--strategy", choices=STRATEGIES, help="for answers.jsonl (default: see above)")
+    add("--strategy", choices=common.STRATEGIES, help="for answers.jsonl (default: see above)")
     args = parser.parse_args(words)
     names = {Path(path).stem for path in args.scorer}
     if len(names) != len(args.scorer):

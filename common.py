@@ -1361,11 +1361,6 @@ def score_run(scorer: Scorer, run: str | Path, path: str | Path = "the scorer", 
 # ---- Selection ---------------------------------------------------------------------------------------------
 
 
-def best_of_n(scores: np.ndarray) -> np.ndarray:
-    """Return the index of the highest score along the last axis; of equal ones the first, the lower sample."""
-    return np.argmax(scores, -1)
-
-
 def group_totals(groups: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return [..., N]: of each rollout the sum of weights of all with an equal answer; -inf without (-1)."""
     same = groups[..., :, None] == groups[..., None, :]  # [..., N, N]
@@ -1377,6 +1372,11 @@ def vote_shares(groups: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return group_totals(groups, weights).clip(0) / (weights[groups >= 0].sum() or 1)
 
 
+def best_of_n(groups: np.ndarray, weights: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Return the indices [..., N] of rollouts by their scores, the highest first, of equal ones the lower."""
+    return np.argsort(-scores, -1, kind="stable")
+
+
 def weighted_vote(groups: np.ndarray, weights: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """Return the indices [..., N] of rollouts by the sums of the weights of equal answers, the largest first.
 
@@ -1386,6 +1386,14 @@ def weighted_vote(groups: np.ndarray, weights: np.ndarray, scores: np.ndarray) -
     """
     totals = group_totals(groups, weights).round(12)  # equal sums stay equal when added in another order
     return np.lexsort((-scores, -totals))
+
+
+STRATEGIES = {"best-of-n": best_of_n, "weighted-vote": weighted_vote}  # the first index is that of the pick
+
+
+def strategies_for(groups: np.ndarray) -> list[str]:
+    """Return the names of strategies, without votes where no answers can be equal (all groups are -1)."""
+    return [*STRATEGIES] if (groups >= 0).any() else ["best-of-n"]
 
 
 # ---- Tables for people -------------------------------------------------------------------------------------

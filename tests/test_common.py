@@ -211,4 +211,4 @@ def test_votes_and_ties():
     groups = np.array([[0, 1, 1, -1], [-1, -1, -1, -1], [0, 0, 1, 1], [0, 1, 1, -1]])
     weights = np.array([[0.9, 0.3, 0.4, 5], [1, 2, 3, 4], [0.5, 0.5, 0.6, 0.4], [0.2, 0.1, 0.2, 9]])
     assert common.weighted_vote(groups, weights, weights)[:, 0].tolist() == [0, 3, 2, 2]
-    assert common.best_of_n(np.array([1, 3, 3])) == 1
+    assert common.best_of_n(groups, weights, np.array([1, 3, 3])).tolist() == [1, 2, 0]
