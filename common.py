@@ -7,6 +7,7 @@ prompts, models, scorers, selection, tables.
 from __future__ import annotations  # they name torch, which is imported when it is first used
 
 import fcntl
+import glob
 import hashlib
 import importlib
 import json
@@ -115,10 +116,8 @@ def atomic(path: str | Path, mode: str = "w"):
     temporary = path.with_name(f"{of_this_machine}{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        for left in path.parent.iterdir():
-            process = left.name.removeprefix(of_this_machine).removesuffix(".tmp")
-            is_ours = process.isdecimal() and left.name == f"{of_this_machine}{process}.tmp"
-            if is_ours and not Path("/proc", process).exists():
+        for left in path.parent.glob(f"{glob.escape(of_this_machine)}*.tmp"):
+            if not Path("/proc", left.name.split(".")[-2]).exists():
                 left.unlink(missing_ok=True)  # of a process that was killed
         with open(temporary, mode, encoding=None if "b" in mode else "utf-8") as file:
             yield file
@@ -164,11 +163,9 @@ def read_jsonl(path: str | Path, needs: tuple = ()) -> list[dict]:
 def each_row(path: str | Path, needs: tuple = ()) -> Iterator[dict]:
     """Yield the objects of a file of JSON lines, or of one JSON list."""
     with open_text(path) as file:
-        lines = file
         is_list = file.read(1000).lstrip().startswith("[")
         file.seek(0)
-        if is_list:
-            lines = map(json.dumps, parse(file.read(), path))
+        lines = map(json.dumps, parse(file.read(), path)) if is_list else file
         for number, line in enumerate(lines, 1):
             if line.strip():
                 yield parse_object(line, f"{path}:{number}", needs)
@@ -962,7 +959,7 @@ def asked_as(problems: list[dict]) -> list[str]:
 
 def asked_otherwise(asked: list[str], scorer: Scorer, prompts: str | None = None) -> list[str]:
     """Return what is unlike the calibration of a scorer, as texts: the kinds of problems, `prompt_stamp`."""
-    learned = sorted({way.split()[0] for way in scorer.checkpoint.get("asked") or asked})
+    learned = sorted({*(scorer.checkpoint.get("asked") or asked)})
     changed = [] if {*asked} <= {*learned} else [f"kind {', '.join(asked)}, not {', '.join(learned)}"]
     if prompts and scorer.checkpoint.get("prompt_stamp", prompts) not in (None, prompts):
         changed.append("another chat template or system text")
@@ -1197,9 +1194,7 @@ def build_scorer(design: str, config: dict, shape: tuple, features: int = 0) -> 
         return transformer(config, *shape)
     knobs = [config[name] for name in ("hidden", "dropout", "input_dropout", "batch_norm")]
     of_vector = mlp(shape[-1] - features, *knobs)
-    if not features:
-        return of_vector
-    return two_towers(of_vector, mlp(features, *knobs))
+    return two_towers(of_vector, mlp(features, *knobs)) if features else of_vector
 
 
 def mlp(width, hidden, dropout=0.0, input_dropout=0.0, batch_norm=False):
