@@ -60,12 +60,12 @@ EPOCHS, PATIENCE, PLATEAU, CLIP = 100, 10, 3, 1.0
 SHAPES = [[512, 256], [512, 256, 128], [1024, 512], [1024, 512, 256]]
 WIDE = [[1024, 512], [2048, 1024], [1024, 512, 256], [2048, 1024, 512]]
 RATES, BOTH = [1e-4, 5e-4, 1e-3], [False, True]
-FEW = {"hidden": SHAPES, "lr": RATES, "dropout": [0.5, 0.6, 0.7], "input_dropout": [0.2, 0.3, 0.4],
-       "batch_size": [16, 32], "weight_decay": [1e-3, 5e-3, 1e-2], "batch_norm": [False]}  # fmt: skip
-SOME = {"hidden": SHAPES, "lr": RATES, "dropout": [0.4, 0.5, 0.6], "input_dropout": [0.1, 0.2, 0.3],
-        "batch_size": [32, 64, 128], "weight_decay": [1e-4, 1e-3, 5e-3], "batch_norm": BOTH}  # fmt: skip
-MANY = {"hidden": WIDE, "lr": RATES, "dropout": [0.3, 0.4, 0.5], "input_dropout": [0, 0.1, 0.2],
-        "batch_size": [64, 128, 256], "weight_decay": [1e-5, 1e-4, 1e-3], "batch_norm": BOTH}  # fmt: skip
+FOR_FEW = {"hidden": SHAPES, "lr": RATES, "dropout": [0.5, 0.6, 0.7], "input_dropout": [0.2, 0.3, 0.4],
+           "batch_size": [16, 32], "weight_decay": [1e-3, 5e-3, 1e-2], "batch_norm": [False]}  # fmt: skip
+FOR_SOME = {"hidden": SHAPES, "lr": RATES, "dropout": [0.4, 0.5, 0.6], "input_dropout": [0.1, 0.2, 0.3],
+            "batch_size": [32, 64, 128], "weight_decay": [1e-4, 1e-3, 5e-3], "batch_norm": BOTH}  # fmt: skip
+FOR_MANY = {"hidden": WIDE, "lr": RATES, "dropout": [0.3, 0.4, 0.5], "input_dropout": [0, 0.1, 0.2],
+            "batch_size": [64, 128, 256], "weight_decay": [1e-5, 1e-4, 1e-3], "batch_norm": BOTH}  # fmt: skip
 LINEAR = {"hidden": [[]], "lr": [1e-3, 1e-2], "dropout": [0.0], "input_dropout": [0.0], "batch_size": [32],
           "weight_decay": [1e-4, 1e-3, 1e-2, 0.1, 1.0], "batch_norm": [False]}  # fmt: skip
 TRANSFORMER = {"width": [128, 256], "depth": [1, 2], "dropout": [0.1, 0.2, 0.3]}
@@ -85,7 +85,7 @@ OVER_LAYERS = ("best-layer", "ensemble")  # made of an MLP for each layer: the b
 def space_for(n, recipe):
     if recipe.design == "logistic":
         return LINEAR
-    space = FEW if n < 1000 else SOME if n < 5000 else MANY  # n: training rollouts
+    space = FOR_FEW if n < 1000 else FOR_SOME if n < 5000 else FOR_MANY  # n: training rollouts
     if recipe.paper_space:
         space = space | {"hidden": SHAPES}
     if recipe.design.startswith("transformer"):
@@ -679,14 +679,14 @@ def mix_layers(recipe, parts):
 
 # ---- Which scorers to make: one, one for each seed and run, or all of a study
 
-LAYERS = {f"{part}L": part for part in (".15", ".3", ".45", ".6", ".75", ".9")} | {"L-1": "penultimate"}
+STUDIED_LAYERS = {f"{at}L": at for at in (".15", ".3", ".45", ".6", ".75", ".9")} | {"L-1": "penultimate"}
 
 
 def study_rows(args):
     """Return [(row of the table, the runs of a calibration set, what the row changes in the recipe)]."""
     token = (args.vector or common.DEFAULT_VECTOR).partition("/")[2]
     changes_of = {
-        "layers": {name: {"vector": f"{layer}/{token}"} for name, layer in LAYERS.items()},
+        "layers": {name: {"vector": f"{layer}/{token}"} for name, layer in STUDIED_LAYERS.items()},
         "fraction": {f"{percent}%": {"fraction": percent / 100} for percent in (100, 50, 25, 10)},
         "designs": {design: {"design": design} for design in DESIGNS if design != "scatr+"},
     }

@@ -489,12 +489,11 @@ def open_hidden(run: str | Path, vector: str) -> tuple[dict, int | list]:
     columns = {vector_key(name, n_layers): column for column, name in enumerate(content["vectors"])}
     layer, _, token = vector.partition("/")
     if layer == "all":
-        wanted = [column for key, column in sorted(columns.items()) if key[1] == token]
-        is_there = len(wanted) >= 3  # the default run holds two layers
+        of_layers = [column for key, column in sorted(columns.items()) if key[1] == token]
+        wanted = of_layers if len(of_layers) > 2 else None  # the default run holds two
     else:
         wanted = columns.get(vector_key(vector, n_layers))
-        is_there = wanted is not None
-    if not is_there:
+    if wanted is None:
         names = ", ".join(content["vectors"])
         die(f"{path}: no vector {vector!r}, only {names}; 01_generate.py --layers {layer} captures it")
     return content, wanted
@@ -603,8 +602,7 @@ def confidence(stats: np.ndarray, vocab_size: int) -> dict:
 
 def rollout_features(conf: dict, n_tokens: float) -> np.ndarray:
     """Return float32 [29] that SCaTR+ reads beside the vector: statistics, NaN for a missing one; length."""
-    values = [math.nan if conf.get(rule) is None else conf[rule] for rule in RULES]
-    return np.array([*values, n_tokens], dtype=np.float32)
+    return np.array([*map(conf.get, RULES), n_tokens], dtype=np.float32)  # None becomes NaN
 
 
 def with_confidence(run: str | Path, rollouts: Iterable) -> Iterator:
@@ -689,14 +687,12 @@ class DataSet:
 
 MATHS = ("id", "prompt", "answer")
 PROGRAMS = ("id", "prompt", "entry_point", "tests")
-HUMANEVAL = (*PROGRAMS, "prelude", "solution")
+SOLVED = (*PROGRAMS, "prelude", "solution")
 ROWS_SERVER = os.environ.get("HF_DATASETS_SERVER", "https://datasets-server.huggingface.co")
 PAGE = 100  # rows of a page, the most that it gives at once
 THOUGHTS = ("open-thoughts/OpenThoughts-114k", "metadata", "train")
 DATA_SETS = {
-    "humaneval": DataSet(
-        164, partial(take, HUMANEVAL), "openai/openai_humaneval", "openai_humaneval", "test"
-    ),
+    "humaneval": DataSet(164, partial(take, SOLVED), "openai/openai_humaneval", "openai_humaneval", "test"),
     "math500": DataSet(500, partial(take, MATHS), "HuggingFaceH4/MATH-500", "default", "test"),
     "aime24": DataSet(30, partial(take, MATHS), "Maxwell-Jia/AIME_2024", "default", "train"),
     "aime25": DataSet(30, partial(take, MATHS), "MathArena/aime_2025", "default", "train"),
@@ -905,8 +901,8 @@ def encode_prompt(tokenizer, problem: dict, thinking: bool = True) -> list[int]:
     return encode_chat(tokenizer, problem, thinking)[0]
 
 
-def encode_chat(tokenizer, problem: dict, thinking: bool = True, reply: tuple = ()) -> tuple[list, list]:
-    """Return (token ids, the messages in them). `reply`: messages that end the chat instead of a prompt.
+def encode_chat(tokenizer, problem: dict, thinking: bool = True) -> tuple[list, list]:
+    """Return (token ids of a problem's prompt, the messages in it).
 
     A template that refuses a system message, as Gemma's does, gets its text within the first user message.
     """
@@ -916,14 +912,14 @@ def encode_chat(tokenizer, problem: dict, thinking: bool = True, reply: tuple = 
     if tokenizer.chat_template is None:
         return tokenizer("\n\n".join(message["content"] for message in messages))["input_ids"], messages
     options = {
-        "add_generation_prompt": not reply,
+        "add_generation_prompt": True,
         "enable_thinking": thinking,
         "reasoning_effort": "high" if thinking else "low",
         "chat_template": with_fixed_date(tokenizer.get_chat_template()),
     }
     for accepted in (messages, without_system(messages)):
         try:
-            encoded = tokenizer.apply_chat_template([*accepted, *reply], return_dict=True, **options)
+            encoded = tokenizer.apply_chat_template(accepted, return_dict=True, **options)
             return encoded["input_ids"], accepted
         except TemplateError as error:
             refused = error
