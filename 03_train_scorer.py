@@ -170,19 +170,16 @@ def rollouts_of(run, vector):
     groups = [-1 if row.get("group") is None else row["group"] for row in rows]
     common.check_same_problems(run, rows)
     name = data_set(run)
-    problem_of = {}
-    family_of = {}
-    for row in common.read_jsonl(Path(run) / "problems.jsonl"):
-        text = common.text_stamp(row)
-        problem_of[row["id"]] = (name, row["id"], text)
-        family_of[row["id"]] = (name, "family", row["family"]) if "family" in row else (text,)
+    texts = common.texts_of(run)
+    asked = common.each_row(Path(run) / "problems.jsonl")
+    families = {row["id"]: (name, "family", row["family"]) for row in asked if "family" in row}
     x = fetch(slice(None))
     common.check_finite(run, keys, x)
     return Rollouts(
         x=x, features=common.read_features(run, keys),
         labels=torch.tensor(labels, dtype=torch.float32), groups=torch.tensor(groups, dtype=torch.float32),
-        problems=[problem_of[id] for id, _ in keys],
-        families=[family_of[id] for id, _ in keys],
+        problems=[(name, id, texts[id]) for id, _ in keys],
+        families=[families.get(id, (texts[id],)) for id, _ in keys],
         keys=[(run, *key) for key in keys],
     )  # fmt: skip
 
