@@ -1375,8 +1375,10 @@ def weighted_vote(groups: np.ndarray, weights: np.ndarray, scores: np.ndarray) -
     answers and of equal sums the one with the higher score is first, and then the lower sample. Where no
     rollout has an answer this is the order of best-of-N.
     """
-    totals = group_totals(groups, weights).round(12)  # equal sums stay equal when added in another order
-    return np.lexsort((-scores, -totals))
+    totals = group_totals(groups, weights)
+    largest = np.where(groups >= 0, abs(totals), 0).max(-1, keepdims=True)
+    shares = totals / np.where(largest == 0, 1, largest)
+    return np.lexsort((-scores, -shares.round(12)))  # equal sums, added in another order, differ in last bits
 
 
 STRATEGIES = {"best-of-n": best_of_n, "weighted-vote": weighted_vote}  # the first index is that of the pick
