@@ -715,9 +715,7 @@ def load_problems(dataset: str, limit: int | None = None, kind: str | None = Non
     name = str(dataset)
     known = [*DATA_SETS, *AUTHORS_FILES, *COMBINED]
     if name in known:
-        rows = []
-        for part in COMBINED.get(name, [name]):
-            rows += download(part, limit)
+        rows = [row for part in COMBINED.get(name, [name]) for row in download(part, limit)]
     elif Path(dataset).is_file():
         rows = read_jsonl(dataset)
     else:
@@ -1152,9 +1150,8 @@ def causal_attention(module, q, k, v, mask=None, scaling=None, sliding_window=No
     k = k.repeat_interleave(groups, 1)
     v = v.repeat_interleave(groups, 1)
     width = v.shape[-1]
-    sinks = 0
-    if s_aux is not None:  # a token in front with value 0, whose score is the sink by one more dimension
-        sinks = 1
+    sinks = int(s_aux is not None)
+    if sinks:  # a token in front with value 0, whose score is the sink by one more dimension
         q, k, v = (torch.nn.functional.pad(x, (0, 8, 1, 0)) for x in (q, k, v))  # 8 more, for speed
         q[..., -8] = (s_aux / scaling)[:, None].to(q.dtype)
         k[:, :, 0, -8] = 1
