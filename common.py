@@ -262,10 +262,7 @@ def sampling_of(meta: dict) -> dict:
 
 
 def model_name(name: str) -> str:
-    """Return the name of a model's folder of runs: the last part of a Hub id or a folder.
-
-    Of a folder in the Hub's cache, `models--ORG--NAME/snapshots/HASH`, it is NAME.
-    """
+    """Return the last part of a Hub id or a folder; of a cached models--ORG--NAME/snapshots/HASH NAME."""
     path = Path(name).resolve() if Path(name).is_dir() else Path(name)
     if path.parent.name == "snapshots":
         return path.parent.parent.name.rpartition("--")[2]

@@ -13,7 +13,7 @@ from conftest import ROOT, dies, python
 
 import common
 
-# ---- How programs end, and how far they are
+# ---- Errors and progress
 
 
 def test_bad_input_is_a_value_error_as_readme_says():
