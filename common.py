@@ -1371,8 +1371,8 @@ def weighted_vote(groups: np.ndarray, weights: np.ndarray, scores: np.ndarray) -
     """
     totals = group_totals(groups, weights)
     largest = np.where(groups >= 0, abs(totals), 0).max(-1, keepdims=True)
-    shares = totals / np.where(largest == 0, 1, largest)
-    return np.lexsort((-scores, -shares.round(12)))  # equal sums, added in another order, differ in last bits
+    relative = totals / np.where(largest == 0, 1, largest)
+    return np.lexsort((-scores, -relative.round(12)))  # last bits depend on the order of adding
 
 
 STRATEGIES = {"best-of-n": best_of_n, "weighted-vote": weighted_vote}  # the first index is that of the pick
