@@ -448,8 +448,17 @@ def make_checkpoint(task):
         "seed": recipe.seed, "runs": list(recipe.runs), "recipe": asdict(recipe),
         "problems": sorted(set(task.rollouts.problems)), "n_rollouts": len(task.rollouts.keys),
         "trials": task.trials, "clock_seconds": task.clock_seconds, "val_loss": task.best["val_loss"],
-        "right_of_validation": shares_right(valid, logits),
+        "right_of_validation": shares_right(valid, logits), "best_rule": best_rule(task.rollouts),
     }  # fmt: skip
+
+
+def best_rule(rollouts):
+    """Return the confidence rule that picks most right answers of these rollouts."""
+    shares = {}
+    for rule, column in zip(common.RULES, rollouts.features.T.numpy()):
+        scores = torch.from_numpy(common.scores_by_rule(column, rule))
+        shares[rule] = shares_right(rollouts, scores)["best-of-n"]
+    return max(shares, key=shares.get)
 
 
 def shares_right(rollouts, logits):

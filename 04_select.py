@@ -88,8 +88,7 @@ def pick_by_scorers(run, scorers, strategies):
 def pick_without_scorer(run, strategy):
     """Return (rows for answers.jsonl, what picked them): the most frequent answer, or the likeliest one."""
     rollouts = common.with_confidence(run.path, common.each_rollout(run.path))
-    likelihoods = np.array([conf["likelihood/avg"] for _, conf in rollouts], dtype=float)  # None becomes NaN
-    likelihoods = np.nan_to_num(likelihoods, nan=np.nanmin([0, *likelihoods]) - 1)  # below all others
+    likelihoods = common.scores_by_rule([conf["likelihood/avg"] for _, conf in rollouts], "likelihood/avg")
     picks = pick(run, None, strategy, likelihoods)
     for row in picks:
         row["strategy"] = "majority" if "vote" in row and strategy == "weighted-vote" else "likeliest"
@@ -165,6 +164,7 @@ def write_scores(run, path, scorer):
     sources = path, run.path / "rollouts.jsonl"  # 05 leaves out scores of which one has changed
     made_of = {str(source.absolute()): common.stamp(source) for source in sources}
     facts = {"learned": learned_by(scorer, run), "model_stamp": run.meta.get("model_stamp")}
+    facts["best_rule"] = scorer.checkpoint.get("best_rule")  # without hindsight, for 05
     cost = scorer.checkpoint.get("cost", {}) | facts | {"made_of": made_of}
     common.write_json(run.path / "scores" / f"{path.stem}.cost.json", cost)
     return np.array([row["score"] for row in rows])

@@ -597,6 +597,13 @@ def confidence(stats: np.ndarray, vocab_size: int) -> dict:
     return {rule: None if math.isnan(x) else x for rule, x in zip(RULES, table.flatten().tolist())}
 
 
+def scores_by_rule(values: list, rule: str) -> np.ndarray:
+    """Return scores of rollouts, higher is better, of what a rule says of each; None is below all others."""
+    sign = -1 if rule.split("/")[0] in LOWER_IS_BETTER else 1
+    scores = sign * np.array(values, dtype=float)  # None becomes NaN
+    return np.nan_to_num(scores, nan=np.nanmin([0, *scores]) - 1)
+
+
 def rollout_features(conf: dict, n_tokens: float) -> np.ndarray:
     """Return float32 [29] that SCaTR+ reads beside the vector: statistics, NaN for a missing one; length."""
     return np.array([*map(conf.get, RULES), n_tokens], dtype=np.float32)  # None becomes NaN

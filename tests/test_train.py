@@ -247,6 +247,19 @@ def test_the_share_of_right_picks_is_that_of_the_validation_part(tmp_path):
     assert [*train_run(code, "--configs", 1).checkpoint["right_of_validation"]] == ["best-of-n"], "programs do not vote"
 
 
+def test_the_best_rule_is_that_of_the_calibration_problems(tmp_path):
+    """Also one that is better where it is lower, and without a value for some rollouts."""
+    run = make_run(tmp_path / "run", problems=20)
+    labels = {(row["id"], row["sample"]): row["label"] for row in common.read_labels(run)}
+
+    def lower_if_right(row):
+        value = -labels[row["id"], row["sample"]] if row["sample"] else None
+        return row | {"conf": row["conf"] | {"entropy/tail": value}}
+
+    edit_jsonl(run / "rollouts.jsonl", lower_if_right)
+    assert train_run(run, "--configs", 1).checkpoint["best_rule"] == "entropy/tail"
+
+
 @pytest.mark.parametrize("other", [0, 1])
 def test_p_is_the_probability_where_right_answers_are_rare_or_frequent(tmp_path, other):
     """Seven of ten labels become one; with the weight of the loss left in, a scorer says about one half."""
