@@ -570,7 +570,8 @@ def code_stamp():
     """Return a stamp of this file, and of what makes a scorer and picks by it in common.py."""
     of_common = [
         common.build_scorer, common.mlp, common.two_towers, common.transformer, common.Scorer, common.mixture,
-        common.standardise, common.with_features, common.group_totals, *common.STRATEGIES.values(),
+        common.standardise, common.with_features, common.group_totals, common.scores_by_rule,
+        *common.STRATEGIES.values(),
     ]  # fmt: skip
     return common.stamp(Path(__file__), *map(inspect.getsource, of_common))
 
