@@ -240,7 +240,7 @@ def probe(model, settings, length):
         try:
             engine = Engine(model, layers, likeliest, 1, 1, 8, 1)
             engine.graphs = None  # a capture takes longer than two steps
-            (found,) = engine.run(deque([Row(job)]))
+            (found,) = engine.run(deque([BatchRow(job)]))
         except common.BadInput as error:
             return str(error)
         except Exception as error:  # of any kind: the model's code expects other attention functions
@@ -249,7 +249,7 @@ def probe(model, settings, length):
             return f"our engine fails with it, {common.reason_of(error)}"
         if window and window < length and some_layers_slide and engine.windows == {None}:
             return "its sliding window is a mask"
-        (own,) = read_answers(model, settings, [[job | {"tokens": found["ids"].tolist()}]], layers, ())
+        (own,) = read_by_model(model, settings, [[job | {"tokens": found["ids"].tolist()}]], layers, ())
         off = distance(found, own)
         if off <= (1e-3 if model.dtype == torch.float32 else 1 / 16):
             return None
@@ -405,7 +405,7 @@ def table_attention(q, keys, values, table, sizes, scaling, window, sinks, share
 
 
 @dataclass(eq=False)
-class Row:
+class BatchRow:
     """A rollout that runs, or waits for a slot."""
 
     job: dict  # see `rollout_jobs`
@@ -832,7 +832,7 @@ def run_by_generate(model, settings, layers, queue):
             jobs.append(queue.popleft().job)
         use_own_attention(model)
         answers = generate_answers(model, settings.sampling, jobs)
-        yield from read_answers(model, settings, [answers], layers, ())
+        yield from read_by_model(model, settings, [answers], layers, ())
 
 
 def generate_answers(model, sampling, jobs):
@@ -865,7 +865,7 @@ def generate_answers(model, sampling, jobs):
 # ---- Rollouts whose tokens are given: one teacher-forced pass
 
 
-def read_answers(model, settings, problems, layers, extra, longest=None):
+def read_by_model(model, settings, problems, layers, extra, longest=None):
     """Yield the rollouts of problems, each a list of its jobs.
 
     By attention of ours, where it can run this model for texts of `longest` tokens, else by the model's own.
@@ -935,14 +935,15 @@ def vectors_of(layers, ends, finish):
     return {layer: x[[last, -1]] for layer, x in zip(layers, ends)}
 
 
-SPECIAL = re.compile(r"\breturn\b|^[ \t]*(?:async )?def .*:(?=[ \t]*(?:#.*)?$)", re.MULTILINE)
+RETURN_OR_DEF = re.compile(r"\breturn\b|^[ \t]*(?:async )?def .*:(?=[ \t]*(?:#.*)?$)", re.MULTILINE)
 
 
 def special_places(tokenizer, ids):
     """Places in `ids` of the tokens that hold the last character of each match."""
     texts = [tokenizer.decode([i]) for i in ids]
     ends = np.cumsum([len(text) for text in texts])
-    return sorted({int(np.searchsorted(ends, match.end())) for match in SPECIAL.finditer("".join(texts))})
+    places = np.searchsorted(ends, [match.end() for match in RETURN_OR_DEF.finditer("".join(texts))])
+    return np.unique(places).tolist()
 
 
 def extra_vectors(tokenizer, ids, final, wanted):
@@ -1202,7 +1203,7 @@ def sample_problems(model, settings, jobs, layers, slots, desc, rate=None, thres
     def start_wave(name):
         """At the head of the queue, so that a problem ends soon after it began."""
         wave = next(waves_left[name], [])
-        queue.extendleft(Row(job) for job in reversed(wave))
+        queue.extendleft(BatchRow(job) for job in reversed(wave))
         running[name] = len(wave)
 
     for name in reversed(jobs):
@@ -1308,7 +1309,7 @@ def write_requests(run, settings):
             shared["chat_template_kwargs"] = {"enable_thinking": True}
         for job in jobs:
             body = shared | {"max_tokens": job["limit"], "seed": job["key"] >> 31}
-            name = f"{problem['id']}#{job['sample']}-{stamp_of_request(job, settings)}"
+            name = f"{problem['id']}#{job['sample']}-{request_stamp(job, settings)}"
             rows.append({"custom_id": name, "method": "POST", "url": "/v1/chat/completions", "body": body})
     common.write_jsonl(args.requests, rows)
     print(f"{args.requests}: {len(rows)} requests", file=sys.stderr)
@@ -1317,7 +1318,7 @@ def write_requests(run, settings):
     print(args.requests)
 
 
-def stamp_of_request(job, settings):
+def request_stamp(job, settings):
     return common.stamp(job["prompt"], job["limit"], settings.sampling)
 
 
@@ -1334,7 +1335,7 @@ def read_responses(run, settings):
                 odd["answers to other problems are left out"].append(name)
                 continue
             for number, choice in enumerate(choices):
-                if choice.get("stamp") not in (None, stamp_of_request(jobs[name], settings)):
+                if choice.get("stamp") not in (None, request_stamp(jobs[name], settings)):
                     die(f"{path}: {name!r} was asked otherwise; give the flags and prompts of --requests")
                 if choice.get("prompt") not in (None, jobs[name]["prompt"]):
                     odd["answers are to another prompt than this model's files give"].append(name)
@@ -1499,7 +1500,7 @@ def refuse_other_run(run, sampling=None, dtype=None):
     if goes_on and run.finished and not any((run.folder / "parts").glob("*.pt")):
         die(f"{run.folder} has no parts/, and cannot grow without; {ADVICE}")
     changes = []
-    for name, value in stamp_of(args).items():
+    for name, value in settings_stamp(args).items():
         is_free = name == "engine" or (name == "responses" and value is None)
         if meta["stamp"].get(name) != value and (goes_on or not is_free):
             changes.append(name)
@@ -1513,7 +1514,7 @@ def refuse_other_run(run, sampling=None, dtype=None):
         die(f"{run.folder} was begun in {begun}, now it would be {dtype}; give --dtype {begun}, or {ADVICE}")
 
 
-def stamp_of(args):
+def settings_stamp(args):
     """What decides a rollout, beside its problem and the model, by name, so that a refusal can say it.
 
     The number type is meta.json's own, as it may depend on the device.
@@ -1594,7 +1595,7 @@ def make_meta(run, settings, model):
         "sampling": settings.sampling, "n_layers": settings.config.num_hidden_layers,
         "width": settings.config.hidden_size, "vocab_size": settings.config.vocab_size,
         "engine": args.engine, "dtype": dtype_of(model),
-        "stamp": stamp_of(args), "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]),
+        "stamp": settings_stamp(args), "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]),
         "arguments": vars(args), "versions": versions | {"python": sys.version.split()[0]},
         "git": commit or None, "device": common.device_name(model.device),
         "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -1732,7 +1733,7 @@ def read_jobs(run, settings, model, jobs, layers):
             yield from read_by_vllm(engine, every, layers)
         return
     with common.enough_memory("read these answers where there is more memory, such as with --device cpu"):
-        yield from read_answers(model, settings, jobs, layers, run.meta["extra"], longest)
+        yield from read_by_model(model, settings, jobs, layers, run.meta["extra"], longest)
 
 
 def merge(run):

@@ -73,7 +73,7 @@ def of_ours(model, settings, jobs):
     longest = max(len(job["prompt"]) for job in jobs), max(job["limit"] for job in jobs)
     begin = processor_seconds()
     engine = generate.Engine(model, [n_layers - 1], settings.sampling, settings.n, 128, *longest)
-    found = list(engine.run(deque(map(generate.Row, jobs))))
+    found = list(engine.run(deque(map(generate.BatchRow, jobs))))
     return {"ours": sum(len(rollout["ids"]) for rollout in found) / (processor_seconds() - begin)}
 
 

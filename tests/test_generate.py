@@ -65,7 +65,7 @@ def run_engine(model, jobs, slots=7, sampling=WARM, page=8, **options):
     engine = generate.Engine(model, (1, 2, 0), sampling, N, slots, longest, NEW, page=page, **options)
     for x in itertools.chain(*engine.pools.values()):
         x[1:] = float("nan")  # whatever the memory held before
-    found = {(r["id"], r["sample"]): with_flat_vectors(r) for r in engine.run(deque(map(generate.Row, jobs)))}
+    found = {(r["id"], r["sample"]): with_flat_vectors(r) for r in engine.run(deque(map(generate.BatchRow, jobs)))}
     engine.free[sum(engine.prompts.values(), [])] = True
     assert engine.free[1:].all() and not engine.rows and len(found) == len(jobs), "pages were not given back"
     return found
