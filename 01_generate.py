@@ -167,9 +167,9 @@ def scramble(x):
     return ((x ^ ((x >> 31) & ((1 << 33) - 1))) >> 32).int()
 
 
-def exponential(rows, tokens):
-    """Exponential noise [B, V] from int32 hashes of (rollout, step) [B, 1] and of tokens, [V] or [B, V]."""
-    h = (rows ^ tokens) * 0x7FEB352D
+def exponential(keys, ages, tokens):
+    """Exponential noise [B, V] of rollouts with these keys [B], at steps ages [B], for tokens [V] or [B, V]."""
+    h = (scramble(keys + ages * STRIDE)[:, None] ^ scramble((tokens + 1) * STRIDE)) * 0x7FEB352D
     h ^= h >> 15
     h *= 0x2C1B3C6D
     h &= 0x7FFFFFFF
@@ -189,35 +189,42 @@ def nucleus(p, top_p):
     return p >= smallest
 
 
-def choose_tokens(logits, sampling, rows, tokens, width=256, likeliest=None):
+def choose_tokens(logits, sampling, keys, ages, width=256, likeliest=None):
     """The next tokens [B]: argmax of p / noise, which is a draw from p. logits [B, V] float32.
 
-    rows [B, 1] and tokens [V] are the hashes that `exponential` makes the noise from. Top-p alone looks at
-    the `width` likeliest tokens first, and at all of them in rows where these hold too little.
-    likeliest: the top_k largest logits or more and their tokens, where they are known already.
+    keys, ages [B]: what `exponential` makes the noise from. likeliest: the top_k largest logits or more and
+    their tokens, where they are known already.
+    """
+    top_k = sampling["top_k"]
+    n_tokens = logits.shape[1]
+    if sampling["temperature"] == 0:
+        return logits.argmax(-1)
+    if not top_k and sampling["top_p"] == 1:
+        noise = exponential(keys, ages, torch.arange(n_tokens, device=logits.device))
+        return (logits / sampling["temperature"]).softmax(-1).div_(noise).argmax(-1)
+    if top_k:
+        values, ids = (x[:, :top_k] for x in likeliest or logits.topk(min(top_k, n_tokens)))
+        return draw(values, ids, values, sampling, keys, ages)[0]
+    # Top-p alone looks at the likeliest tokens, and at all of them in rows where these hold too little
+    chosen, goes_on = draw(*logits.topk(min(width, n_tokens)), logits, sampling, keys, ages)
+    if goes_on.any():
+        logits = logits[goes_on]
+        in_order = logits.sort(descending=True)
+        chosen[goes_on], _ = draw(*in_order, logits, sampling, keys[goes_on], ages[goes_on])
+    return chosen
+
+
+def draw(values, ids, logits, sampling, keys, ages):
+    """(tokens [B] drawn among ids [B, K], whether the nucleus may reach beyond these [B]).
+
+    values [B, K]: the logits of ids, largest first; logits: those of all tokens that count.
     """
     temperature = sampling["temperature"]
-    top_k = sampling["top_k"]
-    top_p = sampling["top_p"]
-    n_tokens = logits.shape[1]
-    if temperature == 0:
-        return logits.argmax(-1)
-    if not top_k and top_p == 1:
-        return (logits / temperature).softmax(-1).div_(exponential(rows, tokens)).argmax(-1)
-    values, ids = likeliest or logits.topk(min(top_k or width, n_tokens))
-    if top_k:
-        ids = ids[:, :top_k]
-        values = values[:, :top_k]
-        logits = values  # no other token counts
     p = (values / temperature - (logits / temperature).logsumexp(-1, keepdim=True)).exp_()
-    if top_p < 1:
-        p *= nucleus(p, top_p)
-    best = (p / exponential(rows, tokens[ids])).argmax(-1, keepdim=True)
-    chosen = ids.gather(1, best)[:, 0]
-    goes_on = p[:, -1] > 0  # whether the nucleus may reach beyond these tokens
-    if not top_k and width < n_tokens and goes_on.any():
-        chosen[goes_on] = choose_tokens(logits[goes_on], sampling, rows[goes_on], tokens, n_tokens)
-    return chosen
+    if sampling["top_p"] < 1:
+        p *= nucleus(p, sampling["top_p"])
+    best = (p / exponential(keys, ages, ids)).argmax(-1, keepdim=True)
+    return ids.gather(1, best)[:, 0], p[:, -1] > 0
 
 
 # ---- Attention
@@ -448,8 +455,6 @@ class Engine:
         text = model.config.get_text_config()
         self.windows = {None, *(call.window for call in calls)}
         self.make_pools(calls, max_prompt, max_new, budget or free_memory(self.device))
-        n_tokens = model.get_output_embeddings().out_features
-        self.token_hashes = scramble(torch.arange(1, n_tokens + 1, device=self.device) * STRIDE)
         self.newest = torch.zeros(slots, len(layers), text.hidden_size, dtype=model.dtype, device=self.device)
         longest = max_prompt + max_new + 1
         self.texts = torch.zeros(slots, longest, dtype=torch.int64, device=self.device)  # tokens of the rows
@@ -603,8 +608,7 @@ class Engine:
         elif self.sampling["top_k"]:  # for the draw and for the statistics
             width = max(self.sampling["top_k"], common.TOP_K)
             likeliest = logits.topk(min(width, logits.shape[1]))
-        noise = scramble(key + age * STRIDE)[:, None]
-        chosen = choose_tokens(scores, self.sampling, noise, self.token_hashes, likeliest=likeliest)
+        chosen = choose_tokens(scores, self.sampling, key, age, likeliest=likeliest)
         texts.scatter_(1, position[:, None] + 1, chosen[:, None])
         stats = token_stats(logits, chosen, likeliest and likeliest.indices).half()
         return chosen.cpu().numpy(), stats.cpu().numpy()
@@ -841,19 +845,17 @@ def generate_answers(model, sampling, jobs):
     prompt = jobs[0]["prompt"]
     keys = torch.tensor([job["key"] for job in jobs], device=model.device)
 
-    def draw(texts, logits):
+    def choose(texts, logits):
         """Leave each row the token that `choose_tokens` takes; texts [B, T] are the rows until now."""
-        tokens = scramble(torch.arange(1, logits.shape[1] + 1, device=logits.device) * STRIDE)
-        age = torch.full_like(keys, texts.shape[1] - len(prompt))
-        noise = scramble(keys + age * STRIDE)[:, None]
-        chosen = choose_tokens(logits, sampling, noise, tokens)
+        ages = torch.full_like(keys, texts.shape[1] - len(prompt))
+        chosen = choose_tokens(logits, sampling, keys, ages)
         return torch.full_like(logits, -torch.inf).scatter(1, chosen[:, None], 0)
 
     ids = torch.tensor([prompt] * len(jobs), device=model.device)
     texts = model.generate(  # greedy, as warpers of its own would come before the draw
         ids, attention_mask=torch.ones_like(ids), max_new_tokens=jobs[0]["limit"], do_sample=False,
         repetition_penalty=float(sampling["repetition_penalty"]), eos_token_id=stop_ids or None,
-        pad_token_id=0, logits_processor=[draw],
+        pad_token_id=0, logits_processor=[choose],
     )  # fmt: skip
     answers = []
     for job, tokens in zip(jobs, texts[:, len(prompt) :].tolist()):
