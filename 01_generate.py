@@ -168,7 +168,7 @@ def scramble(x):
 
 
 def exponential(keys, ages, tokens):
-    """Exponential noise [B, V] of rollouts with these keys [B], at steps ages [B], for tokens [V] or [B, V]."""
+    """Exponential noise [B, V] of rollouts (their keys [B]) at steps `ages` [B] for tokens [V] or [B, V]."""
     h = (scramble(keys + ages * STRIDE)[:, None] ^ scramble((tokens + 1) * STRIDE)) * 0x7FEB352D
     h ^= h >> 15
     h *= 0x2C1B3C6D
@@ -425,10 +425,6 @@ class BatchRow:
     last: object = None  # the vectors at the last content token
 
 
-def has_kernel(device):
-    return device.type == "cuda" and decode_kernel() is not None
-
-
 class Engine:
     """The decode loop over running rows, and the pages of their keys and values."""
 
@@ -443,7 +439,7 @@ class Engine:
         self.n = n  # rollouts a problem
         self.slots = slots
         self.page = page or (256 if self.device.type == "cuda" else 32)  # tokens in one page
-        self.by_kernel = has_kernel(self.device)
+        self.by_kernel = self.device.type == "cuda" and decode_kernel() is not None
         self.checked = 0  # the most pages of a row with which the kernel was compared with page attention
         self.graphs = {} if self.device.type == "cuda" else None  # number of rows: (a graph, its logits)
         self.graph_sizes = sorted({max(1, slots >> i) for i in range(8)} | {max(1, slots * 3 // 4)})
@@ -460,9 +456,11 @@ class Engine:
         self.texts = torch.zeros(slots, longest, dtype=torch.int64, device=self.device)  # tokens of the rows
         # What changes from step to step: the host fills its own tensors, and those of the device from them
         pin = self.device.type == "cuda"
-        self.host_numbers = torch.zeros(slots, 4, dtype=torch.int64, pin_memory=pin)
+        self.host_numbers = torch.zeros(4, slots, dtype=torch.int64, pin_memory=pin)
         self.host_table = torch.zeros(slots, longest // self.page + 2, dtype=torch.int32, pin_memory=pin)
         self.numbers = self.host_numbers.to(self.device, copy=True)
+        # [slots] each: the newest token's position, how many are sampled, the newest token's page, noise keys
+        self.positions, self.ages, self.last_pages, self.keys = self.numbers
         self.table = self.host_table.to(self.device, copy=True)
         self.hooks = common.watch_layers(model, layers, self.keep_vector)
         common.use_attention(model, "paged", self.attend)
@@ -583,7 +581,7 @@ class Engine:
         """The pages from number `low` on; readers [E, m]: rows; keys [E]: positions of the first keys."""
         readers = self.tensor(readers)
         keys = self.tensor(keys)[:, None, None] + torch.arange(self.page, device=self.device)  # [E, 1, P]
-        position = self.numbers[:, 0][readers][..., None]
+        position = self.positions[readers][..., None]
         hidden = {window: (keys > position) | (keys <= position - (window or FAR)) for window in self.windows}
         return SimpleNamespace(pages=slice(low, low + len(readers)), readers=readers, hidden=hidden)
 
@@ -598,7 +596,6 @@ class Engine:
             logits = self.forward(count, self.make_page_groups())
             self.checked = pages
         logits = logits.float()  # [B, V]
-        position, age, _, key = self.numbers[:count].unbind(1)
         texts = self.texts[:count]
         scores = logits
         likeliest = None
@@ -608,17 +605,18 @@ class Engine:
         elif self.sampling["top_k"]:  # for the draw and for the statistics
             width = max(self.sampling["top_k"], common.TOP_K)
             likeliest = logits.topk(min(width, logits.shape[1]))
-        chosen = choose_tokens(scores, self.sampling, key, age, likeliest=likeliest)
-        texts.scatter_(1, position[:, None] + 1, chosen[:, None])
+        steps = self.keys[:count], self.ages[:count]
+        chosen = choose_tokens(scores, self.sampling, *steps, likeliest=likeliest)
+        texts.scatter_(1, self.positions[:count, None] + 1, chosen[:, None])
         stats = token_stats(logits, chosen, likeliest and likeliest.indices).half()
         return chosen.cpu().numpy(), stats.cpu().numpy()
 
     def fill(self):
         """Put what this step is about into the tensors that `forward` and sampling read."""
         numbers = self.host_numbers.numpy()
-        numbers[len(self.rows) :] = 0  # rows that are not there have one token, and write to the spare page
+        numbers[:, len(self.rows) :] = 0  # rows that are not there have a token, on the spare page
         for place, row in enumerate(self.rows):
-            numbers[place] = row.end - 1, len(row.stats), row.pages[-1], row.job["key"]
+            numbers[:, place] = row.end - 1, len(row.stats), row.pages[-1], row.job["key"]
         self.numbers.copy_(self.host_numbers, non_blocking=True)
         self.table.copy_(self.host_table, non_blocking=True)
 
@@ -627,10 +625,10 @@ class Engine:
 
         What changes from step to step lies in tensors that stay where they are, so a graph can replay it.
         """
-        position, _, page, _ = self.numbers[:size].unbind(1)
+        position = self.positions[:size]
         groups, entries = page_groups or (None, None)
         self.plan = SimpleNamespace(
-            page=page, offset=position % self.page, page_groups=groups, entries=entries,
+            page=self.last_pages[:size], offset=position % self.page, page_groups=groups, entries=entries,
             table=self.table[:size], sizes=(position + 1).int(),
         )  # fmt: skip
         place = position[:, None]
@@ -639,17 +637,16 @@ class Engine:
 
     def replay(self, count):
         """`forward` as one CUDA graph, which spares the host some 2,000 launches; there are a few sizes."""
-        if self.graphs is None:
-            return self.forward(count)
         size = next(size for size in self.graph_sizes if size >= count)
-        if size not in self.graphs:
+        if self.graphs is not None and size not in self.graphs:
             try:
                 self.graphs[size] = self.capture(size)
             except RuntimeError as error:  # such as of a model that waits for the device
                 why = common.reason_of(error.__context__ or error)  # the capture ends by an error of its own
                 print(f"going on without CUDA graphs: {why}", file=sys.stderr)
                 self.graphs = None
-                return self.forward(count)
+        if self.graphs is None:
+            return self.forward(count)
         graph, logits = self.graphs[size]
         graph.replay()
         return logits[:count]
@@ -745,24 +742,19 @@ class Engine:
 
     def extend(self):
         """Give a page to each row whose last one is full; where there is none, the shortest row is paused."""
-        while True:
-            full = [row for row in self.rows if len(row.pages) * self.page <= row.end - 1 - row.start]
-            if not full:
-                return
-            row = full[0]
+        while full := [row for row in self.rows if len(row.pages) * self.page <= row.end - 1 - row.start]:
             page = self.take(1, self.split, 1)
             if page:
-                row.pages += page
-                self.host_table[self.rows.index(row), (row.end - 1) // self.page] = page[0]
+                full[0].pages += page
+                self.host_table[self.rows.index(full[0]), (full[0].end - 1) // self.page] = page[0]
             else:
                 self.pause()
 
     def pause(self):
         """Push the shortest row out; it goes on from its tokens, the first one when there are pages again."""
         shortest = min(range(len(self.rows)), key=lambda r: len(self.rows[r].stats))
-        row = self.rows[shortest]
-        row.before = self.tokens_of(shortest).tolist()
-        self.queue.appendleft(row)
+        self.rows[shortest].before = self.tokens_of(shortest).tolist()
+        self.queue.appendleft(self.rows[shortest])
         self.retire(shortest)
 
     def tokens_of(self, r):

@@ -227,9 +227,9 @@ def use_kernel(monkeypatch, function, graphs=True):
 
     def make_pools_and_graphs(engine, *args):
         make_pools(engine, *args)
+        engine.by_kernel = True
         engine.graphs = {} if graphs else None
 
-    monkeypatch.setattr(generate, "has_kernel", lambda device: True)
     monkeypatch.setattr(generate, "table_attention", counted("table", function))
     monkeypatch.setattr(generate, "page_attention", counted("pages", generate.page_attention))
     monkeypatch.setattr(generate.Engine, "make_pools", make_pools_and_graphs)
