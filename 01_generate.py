@@ -1493,11 +1493,11 @@ def refuse_other_run(run, sampling=None, dtype=None):
     goes_on = bool(unsampled(run))
     if goes_on and run.finished and not any((run.folder / "parts").glob("*.pt")):
         die(f"{run.folder} has no parts/, and cannot grow without; {ADVICE}")
-    changes = []
-    for name, value in settings_stamp(args).items():
-        is_free = name == "engine" or (name == "responses" and value is None)
-        if meta["stamp"].get(name) != value and (goes_on or not is_free):
-            changes.append(name)
+    asked = settings_stamp(args)
+    if not goes_on:  # then another engine may read more vectors, also of answers that were made elsewhere
+        asked["engine"] = meta["stamp"].get("engine")
+        asked["responses"] = asked["responses"] or meta["stamp"].get("responses")
+    changes = [name for name, value in asked.items() if meta["stamp"].get(name) != value]
     if goes_on and meta["sampling"] != sampling:
         changes.append("those of the model's files")
     if changes:
@@ -1673,10 +1673,10 @@ def add_to_part(run, name, rollouts):
     common.save_pt(run.part(name), [held[sample] for sample in sorted(held)])
 
 
-def share_of(run):
-    """The ids of this worker's problems."""
+def share_of(run, by_problem):
+    """What {problem's id: value} has of this worker's problems."""
     rank, world = worker()
-    return {*[*run.jobs][rank::world]}
+    return {name: by_problem[name] for name in [*run.jobs][rank::world] if name in by_problem}
 
 
 def sample_missing(run, settings, model, layers, given):
@@ -1685,8 +1685,7 @@ def sample_missing(run, settings, model, layers, given):
     given: {problem's id: its rollouts} that were made elsewhere.
     """
     args = run.args
-    mine = share_of(run)
-    jobs = {name: left for name, left in unsampled(run).items() if name in mine}
+    jobs = share_of(run, unsampled(run))
     if not jobs or given:
         yield from ((name, given[name]) for name in jobs)
         return
@@ -1706,28 +1705,22 @@ def sample_missing(run, settings, model, layers, given):
 
 def read_missing(run, settings, model, layers):
     """Yield (problem's id, its rollouts that lacked vectors or statistics) of this worker."""
-    mine = share_of(run)
     jobs = {}
-    for name, rows in unread(replace(run)).items():  # also of what has just been sampled
-        if name in mine:
-            shared = run.jobs[name][0]
-            jobs[name] = [shared | row | {"tokens": row["ids"].tolist()} for row in rows]
-    if jobs:
-        read = read_jobs(run, settings, model, jobs.values(), layers)
-        yield from by_problem(jobs, read, f"read {run.folder}")
-
-
-def read_jobs(run, settings, model, jobs, layers):
-    """Yield the rollouts of problems, each given as a list of its jobs with "tokens"."""
-    every = list(itertools.chain(*jobs))
+    for name, rows in share_of(run, unread(replace(run))).items():  # also of what has just been sampled
+        jobs[name] = [run.jobs[name][0] | row | {"tokens": row["ids"].tolist()} for row in rows]
+    if not jobs:
+        return
+    every = list(itertools.chain(*jobs.values()))
     longest = max(len(job["prompt"]) + len(job["tokens"]) for job in every)
+    desc = f"read {run.folder}"
     if run.args.engine == "vllm":
         folder = run.folder.resolve() / "parts" / "vectors"
         with vllm_engine(run.args, model, longest + 1, layers, folder) as engine:
-            yield from read_by_vllm(engine, every, layers)
+            yield from by_problem(jobs, read_by_vllm(engine, every, layers), desc)
         return
     with common.enough_memory("read these answers where there is more memory, such as with --device cpu"):
-        yield from read_by_model(model, settings, jobs, layers, run.meta["extra"], longest)
+        read = read_by_model(model, settings, jobs.values(), layers, run.meta["extra"], longest)
+        yield from by_problem(jobs, read, desc)
 
 
 def merge(run):
