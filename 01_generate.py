@@ -1015,15 +1015,6 @@ def check_vllm(args, n_layers, layers):
         die(f"vLLM {why_not}; see which it can in README.md")
 
 
-def stand_in(args, config):
-    """What meta.json says of a model, for one that vLLM holds."""
-    device = common.pick_device()
-    dtype = common.pick_dtype(args.dtype, device)
-    if dtype == "auto":  # the files of a model that also reads images name one type for all of its parts
-        dtype = config.dtype or common.load_config(args.model, args.revision).dtype or torch.float32
-    return SimpleNamespace(device=device, dtype=dtype)
-
-
 @contextmanager
 def vllm_engine(args, model, longest, layers=(), folder=None):
     """vLLM's engine, for texts of at most so many tokens; with layers it writes their vectors to files."""
@@ -1605,47 +1596,46 @@ def finish_run(run, settings, model):
         run.save_problems()  # a reference may be another one
         return True
     given = read_responses(run, settings) if run.args.responses and unsampled(run) else {}
-    with lock_of(run) as run:
+    with locked(run.folder, "lock"):
+        run = replace(run)  # without what is cached of it
         if is_whole(run):
             return True  # another worker has merged the parts
         begin_run(run, settings, model)
     layers = [*run.layers(settings.config.num_hidden_layers)]
     sampled = sample_missing(run, settings, model, layers, given)
     for name, rollouts in itertools.chain(sampled, read_missing(run, settings, model, layers)):
-        with lock_of(run):
+        with locked(run.folder, "lock"):
             add_to_part(run, name, rollouts)
-    return merge(run)
+    with locked(run.folder, "lock"):
+        run = replace(run)
+        if is_whole(run):
+            return True
+        left = unsampled(run).keys() | unread(run).keys()
+        if left:
+            others = f"the others still have {len(left)} of {len(run.jobs)} problems, and the last one merges"
+            print(f"{run.folder}: this worker is done; {others}", file=sys.stderr)
+            return False
+        write_run(run, [*itertools.chain(*map(run.rollouts, run.jobs))])
+    return True
 
 
 @contextmanager
-def place_of(folder):
-    """Only one process at a time has a rank in a run; a second one waits until the first has ended."""
-    rank, _ = worker()
-    with lock_file(folder, f"worker-{rank}") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"{folder}: another process is at it; this one waits until that has ended", file=sys.stderr)
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-@contextmanager
-def lock_of(run):
-    """Only one of the workers is at these places at a time; it gets the run without what is cached of it."""
-    with lock_file(run.folder, "lock") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield replace(run)
-
-
-def lock_file(folder, name):
-    """An open file in parts/ for a lock, which ends when the file is closed."""
+def locked(folder, name, when_waiting=None):
+    """Hold a lock in parts/ of a run; a second process says that it waits, until the first one lets it go."""
     path = folder / "parts" / name
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return open(path, "w")
+        file = open(path, "w")
     except OSError as error:
         die(f"cannot write {path}: {common.reason_of(error)}; choose another --out")
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if when_waiting:
+                print(when_waiting, file=sys.stderr)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def begin_run(run, settings, model):
@@ -1721,20 +1711,6 @@ def read_missing(run, settings, model, layers):
     with common.enough_memory("read these answers where there is more memory, such as with --device cpu"):
         read = read_by_model(model, settings, jobs.values(), layers, run.meta["extra"], longest)
         yield from by_problem(jobs, read, desc)
-
-
-def merge(run):
-    """Write the run's files, in the worker that ends last; False while others are at their problems."""
-    with lock_of(run) as run:
-        if is_whole(run):
-            return True  # another worker has merged the parts
-        left = unsampled(run).keys() | unread(run).keys()
-        if left:
-            others = f"the others still have {len(left)} of {len(run.jobs)} problems, and the last one merges"
-            print(f"{run.folder}: this worker is done; {others}", file=sys.stderr)
-            return False
-        write_run(run, [*itertools.chain(*map(run.rollouts, run.jobs))])
-    return True
 
 
 def write_run(run, rollouts):
@@ -1917,8 +1893,9 @@ def main(argv=None):
     if args.requests or args.plan:
         return
     with ExitStack() as places:
-        for folder in sorted(run.folder for run in unfinished):
-            places.enter_context(place_of(folder))
+        for folder in sorted(run.folder for run in unfinished):  # one process at a time has a rank in a run
+            waits = f"{folder}: another process is at it; this one waits until that has ended"
+            places.enter_context(locked(folder, f"worker-{worker()[0]}", waits))
         left = [replace(run) for run in unfinished if not is_whole(run)]  # it may have waited for its place
         if any(unsampled(run) or unread(run) for run in left):
             model = load_engine(args, settings.config)
@@ -1969,13 +1946,17 @@ def say_plan(run):
 
 
 def load_engine(args, config):
-    """The model that samples and reads, or what stands for the one that vLLM holds."""
-    if args.engine == "vllm":
-        model = stand_in(args, config)
-    else:
+    """The model that samples and reads, or what meta.json says of the one that vLLM holds."""
+    if args.engine == "ours":
         model, _ = common.load_model(args.model, args.device, args.dtype, args.revision)
         if common.is_tiny(model):
             torch.set_num_threads(1)
+    else:
+        device = common.pick_device()
+        dtype = common.pick_dtype(args.dtype, device)
+        if dtype == "auto":  # the files of a model that also reads images name one type for all of its parts
+            dtype = config.dtype or common.load_config(args.model, args.revision).dtype or torch.float32
+        model = SimpleNamespace(device=device, dtype=dtype)
     args.model_stamp = common.model_stamp(args.model, args.revision)  # it may have been downloaded
     return model
 

@@ -40,7 +40,7 @@ def main(argv=None):
     settings = generate.settings_of(options, model, tokenizer)
     problems = common.load_problems(ROOT / "demo/math_a.jsonl", 12)
     jobs = [*itertools.chain(*generate.rollout_jobs(settings, problems).values())]
-    by_vllm = generate.stand_in(options, settings.config)
+    by_vllm = generate.load_engine(options, settings.config)
     rounds = []
     for _ in range(args.rounds):
         rounds.append(of_ours(model, settings, jobs) | of_vllm(options, by_vllm, settings, jobs))
