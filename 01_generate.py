@@ -45,7 +45,6 @@ import argparse
 import ctypes
 import fcntl
 import hashlib
-import importlib
 import importlib.util
 import itertools
 import math
@@ -460,7 +459,7 @@ class Engine:
         self.host_table = torch.zeros(slots, longest // self.page + 2, dtype=torch.int32, pin_memory=pin)
         self.numbers = self.host_numbers.to(self.device, copy=True)
         # [slots] each: the newest token's position, how many are sampled, the newest token's page, noise keys
-        self.positions, self.ages, self.last_pages, self.keys = self.numbers
+        self.positions, self.ages, self.last_pages, self.noise_keys = self.numbers
         self.table = self.host_table.to(self.device, copy=True)
         self.hooks = common.watch_layers(model, layers, self.keep_vector)
         common.use_attention(model, "paged", self.attend)
@@ -559,13 +558,12 @@ class Engine:
         samples = np.array([row.job["sample"] for row in self.rows])
         table = self.host_table.numpy()[: len(self.rows), : sizes.max()]
         is_page = np.arange(sizes.max()) < sizes[:, None]
-        is_of_row = table < self.split
         entries = np.zeros(table.shape, np.int64)
         groups = []
         n_outputs = 0
-        # The first page's number, how many rows may read a page, and where in the table such pages are
-        for low, n_readers, places in ((0, 1, is_of_row), (self.split, self.n, ~is_of_row)):
-            row, column = np.nonzero(is_page & places)
+        # Pages from `low` to below `high`, each of which so many rows may read
+        for low, high, n_readers in ((0, self.split, 1), (self.split, len(self.free), self.n)):
+            row, column = np.nonzero(is_page & (low <= table) & (table < high))
             page = table[row, column] - low
             reader = samples[row] % n_readers  # which of the page's readers a row is
             readers = np.zeros((page.max(initial=-1) + 1, n_readers), np.int64)
@@ -605,7 +603,7 @@ class Engine:
         elif self.sampling["top_k"]:  # for the draw and for the statistics
             width = max(self.sampling["top_k"], common.TOP_K)
             likeliest = logits.topk(min(width, logits.shape[1]))
-        steps = self.keys[:count], self.ages[:count]
+        steps = self.noise_keys[:count], self.ages[:count]
         chosen = choose_tokens(scores, self.sampling, *steps, likeliest=likeliest)
         texts.scatter_(1, self.positions[:count, None] + 1, chosen[:, None])
         stats = token_stats(logits, chosen, likeliest and likeliest.indices).half()
@@ -900,6 +898,7 @@ def read_rollout(job, layers, states, logits, settings, extra):
     begin = len(job["prompt"]) - 1  # of what the first token is sampled from
     end = begin + len(job["tokens"])
     ends = [x[max(0, end - 1) : end + 1].cpu() for x in states[:-1]]
+    final = states[-1][begin + 1 : end + 1]
     rollout = as_rollout(job, settings)
     if "stats" not in rollout:
         tokens = rollout["ids"].to(logits.device).long()
@@ -907,19 +906,16 @@ def read_rollout(job, layers, states, logits, settings, extra):
         for part, chosen in zip(logits[begin:end].split(1024), tokens.split(1024)):  # float32 takes room
             stats.append(token_stats(part.float(), chosen).half().cpu())
         rollout["stats"] = torch.cat(stats)
-    return rollout | {
-        "hidden": vectors_of(layers, ends, rollout["finish"]),
-        "extra": extra_vectors(settings.tokenizer, job["tokens"], states[-1][begin + 1 : end + 1], extra),
-    }  # fmt: skip
+    rollout["hidden"] = vectors_of(layers, ends, rollout["finish"])
+    rollout["extra"] = extra_vectors(settings.tokenizer, job["tokens"], final, extra)
+    return rollout
 
 
 def as_rollout(job, settings):
     """A job with "tokens" as a rollout, without its vectors."""
     tokens = job["tokens"]
-    stopped = len(tokens) > 0 and tokens[-1] in settings.sampling["stop_ids"]
-    rollout = job | {
-        "ids": torch.tensor(tokens, dtype=torch.int32), "finish": "stop" if stopped else "length",
-    }  # fmt: skip
+    finish = "stop" if tokens and tokens[-1] in settings.sampling["stop_ids"] else "length"
+    rollout = job | {"ids": torch.tensor(tokens, dtype=torch.int32), "finish": finish}
     return rollout | {"text": response_of(settings.tokenizer, rollout)}
 
 
@@ -1076,7 +1072,7 @@ def by_problem(jobs, rollouts, desc):
         name = rollout["id"]
         done[name].append(rollout)
         if len(done[name]) == len(jobs[name]):
-            yield name, sorted(done.pop(name), key=lambda rollout: rollout["sample"])
+            yield name, done.pop(name)
 
 
 def sample_by_vllm(engine, settings, jobs):
@@ -1116,21 +1112,16 @@ def read_by_vllm(engine, rollouts, layers):
     )
     for rollout, output in ask_vllm(engine, requests):
         path = Path(output.kv_transfer_params["hidden_states_path"])
-        wait_for(path)
+        end = time.monotonic() + 10
+        while not path.is_file():  # its worker writes it after the answer is out, and has been seen not to
+            if time.monotonic() > end:
+                die("vLLM gave no vectors of an answer; the same command asks for them again")
+            time.sleep(0.01)
         if "stats" not in rollout:
             rollout["stats"] = vllm_stats(output.prompt_logprobs, len(rollout["tokens"]))
         ends = load_file(path)["vectors"]  # in the order of the layers' numbers, however they are asked for
         path.unlink()
-        yield rollout | {"hidden": vectors_of(sorted(layers), ends, rollout["finish"]), "extra": {}}
-
-
-def wait_for(path, seconds=10):
-    """Wait for a file that vLLM's worker writes after the answer is out, and has been seen to leave out."""
-    end = time.monotonic() + seconds
-    while not path.is_file():
-        if time.monotonic() > end:
-            die("vLLM gave no vectors of an answer; the same command asks for them again")
-        time.sleep(0.01)
+        yield rollout | {"hidden": vectors_of(sorted(layers), ends, rollout["finish"])}
 
 
 # ---- Jobs: what is to be sampled or read, one for each rollout
@@ -1241,15 +1232,13 @@ def rater(scorer, path, model, config, layers=None):
     n_layers = config.num_hidden_layers
     common.check_scorer_fits(scorer, model | {"n_layers": n_layers}, path)
     layer, token = common.vector_key(scorer.vector, n_layers)
-    layers = layers or [layer]
-    if layer not in layers:
+    if layers and layer not in layers:
         die(f"{path} reads {scorer.vector}; here it must be a vector of the layers {layers}")
-    place = TOKENS.index(token)
 
     def rate(rollout):
         conf = common.confidence(rollout["stats"].numpy(), config.vocab_size)
         features = common.rollout_features(conf, len(rollout["ids"]))[None]
-        score = scorer(rollout["hidden"][layer][place][None], features)
+        score = scorer(rollout["hidden"][layer][TOKENS.index(token)][None], features)
         rollout |= {"score": score.item(), "p": common.probability(score, scorer.log_weight).item()}
 
     return rate
@@ -1868,10 +1857,10 @@ def as_answer(rollout, layer, token, vocab_size):
 
 def main(argv=None):
     args = parse_args(argv)
+    args.model_stamp = common.model_stamp(args.model, args.revision)
     if Path(args.model).is_dir():
         args.model = str(Path(args.model).resolve())  # one name from wherever it is called
-    args.model_stamp = common.model_stamp(args.model, args.revision)
-    if args.model_stamp is None and not Path(args.model).is_dir():
+    elif args.model_stamp is None:
         is_beside_others = "/" in args.model and Path(args.model).parent.is_dir()  # and no id of the Hub
         if args.model.startswith(("/", ".", "~")) or is_beside_others:
             die(f"{args.model}: there is no such folder")
@@ -1883,10 +1872,10 @@ def main(argv=None):
     if len({run.folder for run in runs}) < len(runs):
         die(f"{' '.join(args.datasets)}: two of these have one name; give a file once, or rename one")
     settings = model = None
-    unfinished = [run for run in runs if not is_whole(run)]
-    if unfinished or args.requests:
+    unfinished = [run for run in runs if args.requests or not is_whole(run)]
+    if unfinished:
         settings = settings_of(args, *common.load_tokenizer(args.model, args.revision))
-    for run in runs if args.requests else unfinished:
+    for run in unfinished:
         plan(run, settings)
     if args.requests:
         write_requests(runs[0], settings)
