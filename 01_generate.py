@@ -154,13 +154,13 @@ STRIDE = 0x1E3779B97F4A7C15  # between the inputs of `scramble`: odd, with bits 
 
 
 def noise_key(seed, problem_id, sample):
-    """62 bits that stand for one rollout."""
+    """Return 62 bits that stand for one rollout."""
     digest = hashlib.sha256(f"{seed}\n{sample}\n{problem_id}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 2
 
 
 def scramble(x):
-    """The finish of splitmix64 on int64, high 32 bits: neighbouring inputs give unrelated outputs."""
+    """Return the high 32 bits of splitmix64's finish: neighbouring inputs (int64) give unrelated outputs."""
     for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
         x = (x ^ ((x >> shift) & ((1 << (64 - shift)) - 1))) * factor
     return ((x ^ ((x >> 31) & ((1 << 33) - 1))) >> 32).int()
@@ -176,13 +176,13 @@ def exponential(keys, ages, tokens):
 
 
 def penalise(logits, past, penalty):
-    """The repetition penalty, on the tokens in `past` [B, T], which may hold a token more than once."""
+    """Return logits with the repetition penalty on the tokens in `past` [B, T], which may repeat."""
     found = logits.gather(1, past)
     return logits.scatter(1, past, (found / penalty).where(found > 0, found * penalty))
 
 
 def nucleus(p, top_p):
-    """p [B, K], largest first -> bool: the fewest that hold `top_p` of the mass, and ties with the last."""
+    """Return which of p [B, K], largest first, are the fewest that hold `top_p`, or as large as the last."""
     before = torch.nn.functional.pad(p.cumsum(-1)[:, :-1], (1, 0))  # the mass of all larger ones
     smallest = p.where(before < top_p, 2).amin(-1, keepdim=True)  # 2 is above any probability
     return p >= smallest
@@ -230,7 +230,7 @@ def draw(values, ids, logits, sampling, keys, ages):
 
 
 def probe(model, settings, length):
-    """Why the engine cannot run a model; None where it can. length: the most tokens of a text.
+    """Return why the engine cannot run a model, or None. length: the most tokens of a text.
 
     The engine reads a short prompt into pages and decodes two tokens, whose vectors and statistics must be
     those of the model's own forward pass.
@@ -271,7 +271,7 @@ def distance(found, own):
 
 
 def attention_calls(model):
-    """What each layer hands to its attention function for some tokens, unless no function here takes it."""
+    """Return what each layer hands to its attention function for a text; refuse what ours do not take."""
     calls = []
 
     def record(module, q, k, v, mask=None, scaling=None, sliding_window=None, s_aux=None, **more):
@@ -465,7 +465,7 @@ class Engine:
         common.use_attention(model, "paged", self.attend)
 
     def make_pools(self, calls, max_prompt, max_new, budget):
-        """Page 0 is a spare one, pages [1, split) belong to single rows and [split, n_pages) to prompts."""
+        """Make the pages: 0 is a spare one, [1, split) are for single rows, [split, n_pages) for prompts."""
         pages_of_prompt = -(-max_prompt // self.page)
         # A row's first page begins with a copy of its prompt's last one, so that it reads whole pages
         pages_of_row = 1 - (-max_new // self.page)
@@ -486,7 +486,7 @@ class Engine:
         self.zero_values(range(len(self.free)) if self.device.type == "cuda" else [0])
 
     def zero_values(self, pages):
-        """The weight of a hidden key is 0, but 0 times NaN is NaN."""
+        """Put 0 where memory may hold NaN: the weight of a hidden key is 0, but 0 times NaN is NaN."""
         for _, values in self.pools.values():
             values.index_fill_(0, self.tensor(pages), 0)
 
@@ -496,11 +496,11 @@ class Engine:
     # --- one step, on the device
 
     def keep_vector(self, column, out):
-        """A hook of every forward pass; the vectors of the last decode step are those that count."""
+        """Keep the newest tokens' vectors, in each forward pass; those of the last decode step count."""
         self.newest[: len(out), column].copy_(out[:, -1])
 
     def attend(self, module, q, k, v, mask=None, scaling=None, sliding_window=None, s_aux=None, **_):
-        """What transformers calls in each layer: q [B, H, T, D], k, v [B, G, T, D] -> [B, T, H, D]."""
+        """Return a layer's attention to transformers: q [B, H, T, D], k, v [B, G, T, D] -> [B, T, H, D]."""
         pools = self.pools[module.layer_idx]
         if self.plan:  # a decode step
             return self.attend_pages(*pools, q, k, v, scaling, sliding_window, s_aux), None
@@ -512,7 +512,7 @@ class Engine:
         return common.causal_attention(module, q, k, v, None, scaling, sliding_window, s_aux)
 
     def attend_pages(self, keys, values, q, k, v, scaling, window, sinks):
-        """Each row's newest token over the row's pages: q [B, H, 1, D], k, v [B, G, 1, D] -> [B, 1, H, D]."""
+        """Attention of the rows' newest tokens: q [B, H, 1, D], k, v [B, G, 1, D] -> [B, 1, H, D]."""
         plan = self.plan
         keys[plan.page, :, plan.offset] = k[:, :, 0]
         values[plan.page, :, plan.offset] = v[:, :, 0]
@@ -537,7 +537,7 @@ class Engine:
         return out[:, None]
 
     def check_kernel(self, out, inputs):
-        """Compare the kernel with the answer [B, H, D] of the pages; where it is wrong it is given up."""
+        """Compare the kernel with the answer [B, H, D] of the pages; give it up where it is wrong."""
         try:
             distance = (table_attention(*inputs) - out).float().flatten(1).norm(dim=1)
             worst = (distance / out.float().flatten(1).norm(dim=1)).max().item()
@@ -610,7 +610,7 @@ class Engine:
         return chosen.cpu().numpy(), stats.cpu().numpy()
 
     def fill(self):
-        """Put what this step is about into the tensors that `forward` and sampling read."""
+        """Copy what a step reads of each row, its numbers and its pages, to the device."""
         numbers = self.host_numbers.numpy()
         numbers[:, len(self.rows) :] = 0  # rows that are not there have a token, on the spare page
         for place, row in enumerate(self.rows):
@@ -634,7 +634,7 @@ class Engine:
         return self.model(input_ids=ids, position_ids=place, use_cache=False).logits[:, -1]
 
     def replay(self, count):
-        """`forward` as one CUDA graph, which spares the host some 2,000 launches; there are a few sizes."""
+        """Run `forward` as a CUDA graph of a few sizes, which spares the host some 2,000 launches."""
         size = next(size for size in self.graph_sizes if size >= count)
         if self.graphs is not None and size not in self.graphs:
             try:
@@ -650,7 +650,7 @@ class Engine:
         return logits[:count]
 
     def capture(self, size):
-        """(a graph of `forward`, the tensor that it writes the logits to)"""
+        """Return a graph of `forward`, and the tensor that it writes the logits to."""
         graph = torch.cuda.CUDAGraph()
         pool = next((other.pool() for other, _ in self.graphs.values()), None)
         self.forward(size)  # what is made at the first call cannot be captured
@@ -756,7 +756,7 @@ class Engine:
         self.retire(shortest)
 
     def tokens_of(self, r):
-        """What a row has sampled."""
+        """Return the tokens that a row has sampled."""
         row = self.rows[r]
         return self.texts[r, len(row.job["prompt"]) : row.end]
 
@@ -794,7 +794,7 @@ class Engine:
 
 
 def free_memory(device):
-    """Bytes for keys and values."""
+    """Return how many bytes there are for keys and values."""
     if device.type != "cuda":
         physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         return int(min(physical, *memory_limits())) // 2
@@ -803,7 +803,7 @@ def free_memory(device):
 
 
 def memory_limits(groups="/proc/self/cgroup", root="/sys/fs/cgroup"):
-    """Bytes that a container or a batch system allows this process: of its cgroup and of all above it."""
+    """Return the bytes that a container or a batch system allows: of this cgroup and of all above it."""
     found = [math.inf]
     for line in Path(groups).read_text().splitlines():
         _, kinds, path = line.split(":", 2)
@@ -954,7 +954,7 @@ AT_ONCE = 4096  # requests that vLLM holds, with their statistics
 
 @cache
 def __getattr__(name):
-    """vLLM looks for LastVectors in this module; it is made only then, as its base class is vLLM's."""
+    """Make LastVectors when vLLM looks for it in this module: its base class is vLLM's."""
     if name != "LastVectors":
         raise AttributeError(name)
     from safetensors.torch import save_file
@@ -979,7 +979,7 @@ def __getattr__(name):
 
 
 def vllm_options(args):
-    """Which model vLLM loads; its settings that lie in the environment are made here, too."""
+    """Return which model vLLM loads; set what it reads from the environment."""
     os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"  # see the last lines of this file
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
@@ -1133,7 +1133,7 @@ Settings = namedtuple("Settings", ("tokenizer", "config", "sampling", "n", "seed
 
 
 def settings_of(args, model, tokenizer):
-    """As the model's files say, but for what the arguments say; the model may be without weights."""
+    """Return the settings of the arguments, completed by the model's files; it may be without weights."""
     sampling = common.sampling_defaults(model, tokenizer)
     given = {name: getattr(args, name, None) for name in sampling}
     sampling |= {name: value for name, value in given.items() if value is not None}
@@ -1172,13 +1172,12 @@ def rollout_jobs(settings, problems, source="problems", skip_long=False):
 def sample_problems(model, settings, jobs, layers, slots, desc, rate=None, threshold=None):
     """Yield (problem's id, rollouts) as each ends; jobs: {problem's id: its jobs}. See `rater` for rate."""
     done = {name: [] for name in jobs}
-    waves_left = {name: waves(jobs[name], done[name], threshold) for name in jobs}
     running = {}
     queue = deque()
 
     def start_wave(name):
-        """At the head of the queue, so that a problem ends soon after it began."""
-        wave = next(waves_left[name], [])
+        """Queue its next jobs, in front of the others, so that a problem ends soon after it began."""
+        wave = next_wave(jobs[name], done[name], threshold)
         queue.extendleft(BatchRow(job) for job in reversed(wave))
         running[name] = len(wave)
 
@@ -1210,21 +1209,20 @@ def sample_problems(model, settings, jobs, layers, slots, desc, rate=None, thres
                 yield name, sorted(done.pop(name), key=lambda rollout: rollout["sample"])
 
 
-def waves(jobs, rollouts, threshold):
-    """Yield a problem's jobs: all, or with a threshold wave by wave until a rollout's p reaches it.
+def next_wave(jobs, rollouts, threshold):
+    """Return the jobs that come after these rollouts: all, or with a threshold a few, until a p reaches it.
 
-    After the waves there are 1, 2, 3, 5, 8, 12, ... rollouts. rollouts: those of the waves until now.
+    After the waves there are 1, 2, 3, 5, 8, 12, ... rollouts.
     """
-    begin = 0
-    end = 0 if threshold else len(jobs)
-    while begin < len(jobs) and not any(rollout["p"] >= threshold for rollout in rollouts):
-        end = max(end + 1, math.ceil(1.5 * end))
-        yield jobs[begin:end]
-        begin = end
+    count = len(rollouts)
+    if threshold and any(rollout["p"] >= threshold for rollout in rollouts):
+        return []
+    end = max(count + 1, math.ceil(1.5 * count)) if threshold else len(jobs)
+    return jobs[count:end]
 
 
 def rater(scorer, path, model, config, layers=None):
-    """The function that adds its score and p to a rollout; one at a time, as the batch must not matter.
+    """Return a function that adds score and p to a rollout; one at a time, as the batch must not matter.
 
     model: its {"model": name, "model_stamp"}. layers: those whose vectors the rollouts have, if these
     are not of the scorer's layer alone.
@@ -1251,12 +1249,12 @@ def warn_of_other_prompts(problems, scorer, tokenizer):
 
 
 def opened_reasoning(tokenizer, prompt):
-    """`<think>` if the template wrote it: the text gets it back, so that cut reasoning is seen."""
+    """Return `<think>` if the template wrote it: the text gets it back, so that cut reasoning is seen."""
     return (re.search(r"<think>\s*$", tokenizer.decode(prompt[-16:])) or [""])[0]
 
 
 def response_of(tokenizer, rollout):
-    """Without the token that ended it; markers such as </think> stay."""
+    """Return a rollout's text, without the token that ended it; markers such as </think> stay."""
     ids = rollout["ids"][:-1] if rollout["finish"] == "stop" else rollout["ids"]
     text = tokenizer.decode(ids.tolist(), clean_up_tokenization_spaces=False)
     return opened_reasoning(tokenizer, rollout["prompt"]) + text
@@ -1266,7 +1264,7 @@ def response_of(tokenizer, rollout):
 
 
 def write_requests(run, settings):
-    """A request a rollout; its custom_id: the problem's id, #, the sample, - and a stamp of what is asked."""
+    """Write a request for each rollout; its custom_id is ID#SAMPLE-STAMP, with a stamp of what is asked."""
     args = run.args
     if settings.tokenizer.chat_template is None:
         die("this model has no chat template, and requests are chats; sample it here, or by --engine vllm")
@@ -1387,7 +1385,7 @@ def encode_answer(settings, prompt, choice):
 
 @dataclass
 class Run:
-    """What a command asks for of one model, data set and seed, and the folder that holds it.
+    """A command's problems and settings, for one model, data set and seed, and the folder of its rollouts.
 
     parts/ keeps all that was ever sampled: a file for each problem, that is for an id and the tokens of a
     prompt. The other files are made of what the last command asked for.
@@ -1445,7 +1443,7 @@ class Run:
 
 
 def find_run(args, dataset):
-    """The run of a data set, unless its folder was made by another model or with other settings."""
+    """Return the run of a data set; refuse a folder that another model or other settings have made."""
     folder = Path(args.out) / common.model_name(args.model) / common.short_name(dataset)
     folder /= "greedy" if args.greedy else str(args.seed)
     run = Run(args, dataset, folder, common.load_problems(dataset, args.limit, args.kind))
@@ -1457,7 +1455,7 @@ ADVICE = "choose another --out, or remove that folder"
 
 
 def refuse_other_run(run, sampling=None, dtype=None):
-    """A run goes on with the model, the settings and the number type that it was begun with.
+    """Refuse another model, other settings or another number type than a run was begun with.
 
     sampling: the settings, completed by the model's files when these have been read; dtype: of the model.
     """
@@ -1489,7 +1487,7 @@ def refuse_other_run(run, sampling=None, dtype=None):
 
 
 def settings_stamp(args):
-    """What decides a rollout, beside its problem and the model, by name, so that a refusal can say it.
+    """Return what decides a rollout beside its problem and the model, by name, so that a refusal can say it.
 
     The number type is meta.json's own, as it may depend on the device.
     """
@@ -1555,7 +1553,7 @@ def dtype_of(model):
 
 
 def make_meta(run, settings, model):
-    """meta.json: what made this run."""
+    """Return meta.json, which says what made this run."""
     args = run.args
     git = ["git", "-C", Path(__file__).resolve().parent, "describe", "--always", "--dirty", "--abbrev=12"]
     commit = None
@@ -1565,10 +1563,9 @@ def make_meta(run, settings, model):
     versions = {name: importlib.import_module(name).__version__ for name in packages}
     return {
         "model": args.model, "model_stamp": args.model_stamp, "revision": args.revision,
-        "seed": args.seed, "dataset": run.dataset, "n": args.n, "asked": common.asked_as(run.problems),
+        "seed": args.seed, "dataset": run.dataset, "engine": args.engine, "dtype": dtype_of(model),
         "sampling": settings.sampling, "n_layers": settings.config.num_hidden_layers,
         "width": settings.config.hidden_size, "vocab_size": settings.config.vocab_size,
-        "engine": args.engine, "dtype": dtype_of(model),
         "stamp": settings_stamp(args), "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]),
         "arguments": vars(args), "versions": versions | {"python": sys.version.split()[0]},
         "git": commit or None, "device": common.device_name(model.device),
@@ -1628,7 +1625,7 @@ def locked(folder, name, when_waiting=None):
 
 
 def begin_run(run, settings, model):
-    """Say in meta.json what the run will have; it is unfinished then."""
+    """Write into meta.json what the run will have; it is unfinished until rollouts.jsonl is there again."""
     meta = run.meta
     layers = [*run.layers(settings.config.num_hidden_layers).values()]
     extra = sorted({*meta.get("extra", []), *run.args.extra})
@@ -1652,10 +1649,10 @@ def add_to_part(run, name, rollouts):
     common.save_pt(run.part(name), [held[sample] for sample in sorted(held)])
 
 
-def share_of(run, by_problem):
-    """What {problem's id: value} has of this worker's problems."""
+def share_of(run, found):
+    """Return the part of {problem's id: value} that is this worker's."""
     rank, world = worker()
-    return {name: by_problem[name] for name in [*run.jobs][rank::world] if name in by_problem}
+    return {name: found[name] for name in [*run.jobs][rank::world] if name in found}
 
 
 def sample_missing(run, settings, model, layers, given):
@@ -1725,7 +1722,6 @@ def write_run(run, rollouts):
     run.save_problems()
     common.write_json(folder / "meta.json", meta | {
         "n": args.n, "dataset": run.dataset, "asked": common.asked_as(run.problems), "request": run.request,
-        "layers": [*layers.values()],
         "rules": common.RULES_STAMP,
         # vLLM downloads a model only when it loads it
         "model_stamp": meta["model_stamp"] or common.model_stamp(args.model, args.revision),
@@ -1760,7 +1756,7 @@ def worker():
 
 
 def say(text):
-    """Of several workers only the first one says it."""
+    """Print a line, in the first one of several workers."""
     if worker()[0] == 0:
         print(text, file=sys.stderr)
 
@@ -1825,7 +1821,7 @@ def sample(
 
 
 def best_first(problem, answers, vote):
-    """Answers by the votes for them, where they vote, and then by their scores; adds "vote" and "answer".
+    """Return answers in the order of their votes, if they vote, and of their scores; add "vote" and "answer".
 
     What an answer is, and which are equal, is for 02 to say: here alone a script imports another one.
     """
@@ -1896,7 +1892,7 @@ def main(argv=None):
 
 
 def plan(run, settings):
-    """Say what can be wrong before the weights load; then what is about to be made."""
+    """Refuse what can be seen to be wrong before the weights load; then say what is about to be made."""
     args = run.args
     run.jobs = rollout_jobs(settings, run.problems, run.dataset, args.skip_long)
     run.problems = [problem for problem in run.problems if problem["id"] in run.jobs]
@@ -1916,7 +1912,7 @@ def plan(run, settings):
 
 
 def say_plan(run):
-    """How much there is to sample, and which problems are not what they were."""
+    """Say how much there is to sample, and which problems are not what they were."""
     ids = {path.name.partition("-")[0] for path in (run.folder / "parts").glob("*.pt")}
     anew = [name for name, held in run.held.items() if not held and common.stamp(name) in ids]
     if anew:
