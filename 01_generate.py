@@ -595,18 +595,16 @@ class Engine:
             self.checked = pages
         logits = logits.float()  # [B, V]
         texts = self.texts[:count]
-        scores = logits
-        likeliest = None
-        penalty = self.sampling["repetition_penalty"]
-        if penalty != 1:
-            scores = penalise(logits, texts[:, : max(row.end for row in self.rows)], penalty)
-        elif self.sampling["top_k"]:  # for the draw and for the statistics
-            width = max(self.sampling["top_k"], common.TOP_K)
-            likeliest = logits.topk(min(width, logits.shape[1]))
         steps = self.noise_keys[:count], self.ages[:count]
-        chosen = choose_tokens(scores, self.sampling, *steps, likeliest=likeliest)
+        likeliest = logits.topk(min(logits.shape[1], max(self.sampling["top_k"], common.TOP_K)))
+        penalty = self.sampling["repetition_penalty"]
+        if penalty == 1:
+            chosen = choose_tokens(logits, self.sampling, *steps, likeliest=likeliest)
+        else:
+            scores = penalise(logits, texts[:, : max(row.end for row in self.rows)], penalty)
+            chosen = choose_tokens(scores, self.sampling, *steps)
         texts.scatter_(1, self.positions[:count, None] + 1, chosen[:, None])
-        stats = token_stats(logits, chosen, likeliest and likeliest.indices).half()
+        stats = token_stats(logits, chosen, likeliest.indices).half()
         return chosen.cpu().numpy(), stats.cpu().numpy()
 
     def fill(self):
@@ -741,10 +739,11 @@ class Engine:
     def extend(self):
         """Give a page to each row whose last one is full; where there is none, the shortest row is paused."""
         while full := [row for row in self.rows if len(row.pages) * self.page <= row.end - 1 - row.start]:
+            row = full[0]
             page = self.take(1, self.split, 1)
             if page:
-                full[0].pages += page
-                self.host_table[self.rows.index(full[0]), (full[0].end - 1) // self.page] = page[0]
+                row.pages += page
+                self.host_table[self.rows.index(row), (row.end - 1) // self.page] = page[0]
             else:
                 self.pause()
 
@@ -1197,9 +1196,10 @@ def sample_problems(model, settings, jobs, layers, slots, desc, rate=None, thres
             found = Engine(model, layers, settings.sampling, settings.n, slots, *longest).run(queue)
         for rollout in found:
             name = rollout["id"]
-            done[name].append(rollout | {"text": response_of(settings.tokenizer, rollout)})
+            rollout["text"] = response_of(settings.tokenizer, rollout)
             if rate:
-                rate(done[name][-1])
+                rate(rollout)
+            done[name].append(rollout)
             bar.update()
             running[name] -= 1
             if not running[name]:
