@@ -45,7 +45,6 @@ import argparse
 import ctypes
 import fcntl
 import hashlib
-import importlib
 import importlib.util
 import itertools
 import math
@@ -155,21 +154,21 @@ STRIDE = 0x1E3779B97F4A7C15  # between the inputs of `scramble`: odd, with bits 
 
 
 def noise_key(seed, problem_id, sample):
-    """62 bits that stand for one rollout."""
+    """Return 62 bits that stand for one rollout."""
     digest = hashlib.sha256(f"{seed}\n{sample}\n{problem_id}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 2
 
 
 def scramble(x):
-    """The finish of splitmix64 on int64, high 32 bits: neighbouring inputs give unrelated outputs."""
+    """Return the high 32 bits of splitmix64's finish: neighbouring inputs (int64) give unrelated outputs."""
     for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
         x = (x ^ ((x >> shift) & ((1 << (64 - shift)) - 1))) * factor
     return ((x ^ ((x >> 31) & ((1 << 33) - 1))) >> 32).int()
 
 
-def exponential(rows, tokens):
-    """Exponential noise [B, V] from int32 hashes of (rollout, step) [B, 1] and of tokens, [V] or [B, V]."""
-    h = (rows ^ tokens) * 0x7FEB352D
+def exponential(keys, ages, tokens):
+    """Exponential noise [B, V] of rollouts (their keys [B]) at steps `ages` [B] for tokens [V] or [B, V]."""
+    h = (scramble(keys + ages * STRIDE)[:, None] ^ scramble((tokens + 1) * STRIDE)) * 0x7FEB352D
     h ^= h >> 15
     h *= 0x2C1B3C6D
     h &= 0x7FFFFFFF
@@ -177,54 +176,61 @@ def exponential(rows, tokens):
 
 
 def penalise(logits, past, penalty):
-    """The repetition penalty, on the tokens in `past` [B, T], which may hold a token more than once."""
+    """Return logits with the repetition penalty on the tokens in `past` [B, T], which may repeat."""
     found = logits.gather(1, past)
     return logits.scatter(1, past, (found / penalty).where(found > 0, found * penalty))
 
 
 def nucleus(p, top_p):
-    """p [B, K], largest first -> bool: the fewest that hold `top_p` of the mass, and ties with the last."""
+    """Return which of p [B, K], largest first, are the fewest that hold `top_p`, or as large as the last."""
     before = torch.nn.functional.pad(p.cumsum(-1)[:, :-1], (1, 0))  # the mass of all larger ones
     smallest = p.where(before < top_p, 2).amin(-1, keepdim=True)  # 2 is above any probability
     return p >= smallest
 
 
-def choose_tokens(logits, sampling, rows, tokens, width=256, likeliest=None):
+def choose_tokens(logits, sampling, keys, ages, width=256, likeliest=None):
     """The next tokens [B]: argmax of p / noise, which is a draw from p. logits [B, V] float32.
 
-    rows [B, 1] and tokens [V] are the hashes that `exponential` makes the noise from. Top-p alone looks at
-    the `width` likeliest tokens first, and at all of them in rows where these hold too little.
-    likeliest: the top_k largest logits or more and their tokens, where they are known already.
+    keys, ages [B]: what `exponential` makes the noise from. likeliest: the top_k largest logits or more and
+    their tokens, where they are known already.
+    """
+    top_k = sampling["top_k"]
+    n_tokens = logits.shape[1]
+    if sampling["temperature"] == 0:
+        return logits.argmax(-1)
+    if not top_k and sampling["top_p"] == 1:
+        noise = exponential(keys, ages, torch.arange(n_tokens, device=logits.device))
+        return (logits / sampling["temperature"]).softmax(-1).div_(noise).argmax(-1)
+    if top_k:
+        values, ids = (x[:, :top_k] for x in likeliest or logits.topk(min(top_k, n_tokens)))
+        return draw(values, ids, values, sampling, keys, ages)[0]
+    # Top-p alone looks at the likeliest tokens, and at all of them in rows where these hold too little
+    chosen, goes_on = draw(*logits.topk(min(width, n_tokens)), logits, sampling, keys, ages)
+    if goes_on.any():
+        logits = logits[goes_on]
+        in_order = logits.sort(descending=True)
+        chosen[goes_on], _ = draw(*in_order, logits, sampling, keys[goes_on], ages[goes_on])
+    return chosen
+
+
+def draw(values, ids, logits, sampling, keys, ages):
+    """(tokens [B] drawn among ids [B, K], whether the nucleus may reach beyond these [B]).
+
+    values [B, K]: the logits of ids, largest first; logits: those of all tokens that count.
     """
     temperature = sampling["temperature"]
-    top_k = sampling["top_k"]
-    top_p = sampling["top_p"]
-    n_tokens = logits.shape[1]
-    if temperature == 0:
-        return logits.argmax(-1)
-    if not top_k and top_p == 1:
-        return (logits / temperature).softmax(-1).div_(exponential(rows, tokens)).argmax(-1)
-    values, ids = likeliest or logits.topk(min(top_k or width, n_tokens))
-    if top_k:
-        ids = ids[:, :top_k]
-        values = values[:, :top_k]
-        logits = values  # no other token counts
     p = (values / temperature - (logits / temperature).logsumexp(-1, keepdim=True)).exp_()
-    if top_p < 1:
-        p *= nucleus(p, top_p)
-    best = (p / exponential(rows, tokens[ids])).argmax(-1, keepdim=True)
-    chosen = ids.gather(1, best)[:, 0]
-    goes_on = p[:, -1] > 0  # whether the nucleus may reach beyond these tokens
-    if not top_k and width < n_tokens and goes_on.any():
-        chosen[goes_on] = choose_tokens(logits[goes_on], sampling, rows[goes_on], tokens, n_tokens)
-    return chosen
+    if sampling["top_p"] < 1:
+        p *= nucleus(p, sampling["top_p"])
+    best = (p / exponential(keys, ages, ids)).argmax(-1, keepdim=True)
+    return ids.gather(1, best)[:, 0], p[:, -1] > 0
 
 
 # ---- Attention
 
 
 def probe(model, settings, length):
-    """Why the engine cannot run a model; None where it can. length: the most tokens of a text.
+    """Return why the engine cannot run a model, or None. length: the most tokens of a text.
 
     The engine reads a short prompt into pages and decodes two tokens, whose vectors and statistics must be
     those of the model's own forward pass.
@@ -240,7 +246,7 @@ def probe(model, settings, length):
         try:
             engine = Engine(model, layers, likeliest, 1, 1, 8, 1)
             engine.graphs = None  # a capture takes longer than two steps
-            (found,) = engine.run(deque([Row(job)]))
+            (found,) = engine.run(deque([BatchRow(job)]))
         except common.BadInput as error:
             return str(error)
         except Exception as error:  # of any kind: the model's code expects other attention functions
@@ -249,7 +255,7 @@ def probe(model, settings, length):
             return f"our engine fails with it, {common.reason_of(error)}"
         if window and window < length and some_layers_slide and engine.windows == {None}:
             return "its sliding window is a mask"
-        (own,) = read_answers(model, settings, [[job | {"tokens": found["ids"].tolist()}]], layers, ())
+        (own,) = read_by_model(model, settings, [[job | {"tokens": found["ids"].tolist()}]], layers, ())
         off = distance(found, own)
         if off <= (1e-3 if model.dtype == torch.float32 else 1 / 16):
             return None
@@ -265,7 +271,7 @@ def distance(found, own):
 
 
 def attention_calls(model):
-    """What each layer hands to its attention function for some tokens, unless no function here takes it."""
+    """Return what each layer hands to its attention function for a text; refuse what ours do not take."""
     calls = []
 
     def record(module, q, k, v, mask=None, scaling=None, sliding_window=None, s_aux=None, **more):
@@ -405,7 +411,7 @@ def table_attention(q, keys, values, table, sizes, scaling, window, sinks, share
 
 
 @dataclass(eq=False)
-class Row:
+class BatchRow:
     """A rollout that runs, or waits for a slot."""
 
     job: dict  # see `rollout_jobs`
@@ -416,10 +422,6 @@ class Row:
     pages: list | None = None
     finish: str | None = None
     last: object = None  # the vectors at the last content token
-
-
-def has_kernel(device):
-    return device.type == "cuda" and decode_kernel() is not None
 
 
 class Engine:
@@ -436,7 +438,7 @@ class Engine:
         self.n = n  # rollouts a problem
         self.slots = slots
         self.page = page or (256 if self.device.type == "cuda" else 32)  # tokens in one page
-        self.by_kernel = has_kernel(self.device)
+        self.by_kernel = self.device.type == "cuda" and decode_kernel() is not None
         self.checked = 0  # the most pages of a row with which the kernel was compared with page attention
         self.graphs = {} if self.device.type == "cuda" else None  # number of rows: (a graph, its logits)
         self.graph_sizes = sorted({max(1, slots >> i) for i in range(8)} | {max(1, slots * 3 // 4)})
@@ -448,22 +450,22 @@ class Engine:
         text = model.config.get_text_config()
         self.windows = {None, *(call.window for call in calls)}
         self.make_pools(calls, max_prompt, max_new, budget or free_memory(self.device))
-        n_tokens = model.get_output_embeddings().out_features
-        self.token_hashes = scramble(torch.arange(1, n_tokens + 1, device=self.device) * STRIDE)
         self.newest = torch.zeros(slots, len(layers), text.hidden_size, dtype=model.dtype, device=self.device)
         longest = max_prompt + max_new + 1
         self.texts = torch.zeros(slots, longest, dtype=torch.int64, device=self.device)  # tokens of the rows
         # What changes from step to step: the host fills its own tensors, and those of the device from them
         pin = self.device.type == "cuda"
-        self.host_numbers = torch.zeros(slots, 4, dtype=torch.int64, pin_memory=pin)
+        self.host_numbers = torch.zeros(4, slots, dtype=torch.int64, pin_memory=pin)
         self.host_table = torch.zeros(slots, longest // self.page + 2, dtype=torch.int32, pin_memory=pin)
         self.numbers = self.host_numbers.to(self.device, copy=True)
+        # [slots] each: the newest token's position, how many are sampled, the newest token's page, noise keys
+        self.positions, self.ages, self.last_pages, self.noise_keys = self.numbers
         self.table = self.host_table.to(self.device, copy=True)
         self.hooks = common.watch_layers(model, layers, self.keep_vector)
         common.use_attention(model, "paged", self.attend)
 
     def make_pools(self, calls, max_prompt, max_new, budget):
-        """Page 0 is a spare one, pages [1, split) belong to single rows and [split, n_pages) to prompts."""
+        """Make the pages: 0 is a spare one, [1, split) are for single rows, [split, n_pages) for prompts."""
         pages_of_prompt = -(-max_prompt // self.page)
         # A row's first page begins with a copy of its prompt's last one, so that it reads whole pages
         pages_of_row = 1 - (-max_new // self.page)
@@ -484,7 +486,7 @@ class Engine:
         self.zero_values(range(len(self.free)) if self.device.type == "cuda" else [0])
 
     def zero_values(self, pages):
-        """The weight of a hidden key is 0, but 0 times NaN is NaN."""
+        """Put 0 where memory may hold NaN: the weight of a hidden key is 0, but 0 times NaN is NaN."""
         for _, values in self.pools.values():
             values.index_fill_(0, self.tensor(pages), 0)
 
@@ -494,11 +496,11 @@ class Engine:
     # --- one step, on the device
 
     def keep_vector(self, column, out):
-        """A hook of every forward pass; the vectors of the last decode step are those that count."""
+        """Keep the newest tokens' vectors, in each forward pass; those of the last decode step count."""
         self.newest[: len(out), column].copy_(out[:, -1])
 
     def attend(self, module, q, k, v, mask=None, scaling=None, sliding_window=None, s_aux=None, **_):
-        """What transformers calls in each layer: q [B, H, T, D], k, v [B, G, T, D] -> [B, T, H, D]."""
+        """Return a layer's attention to transformers: q [B, H, T, D], k, v [B, G, T, D] -> [B, T, H, D]."""
         pools = self.pools[module.layer_idx]
         if self.plan:  # a decode step
             return self.attend_pages(*pools, q, k, v, scaling, sliding_window, s_aux), None
@@ -510,7 +512,7 @@ class Engine:
         return common.causal_attention(module, q, k, v, None, scaling, sliding_window, s_aux)
 
     def attend_pages(self, keys, values, q, k, v, scaling, window, sinks):
-        """Each row's newest token over the row's pages: q [B, H, 1, D], k, v [B, G, 1, D] -> [B, 1, H, D]."""
+        """Attention of the rows' newest tokens: q [B, H, 1, D], k, v [B, G, 1, D] -> [B, 1, H, D]."""
         plan = self.plan
         keys[plan.page, :, plan.offset] = k[:, :, 0]
         values[plan.page, :, plan.offset] = v[:, :, 0]
@@ -535,7 +537,7 @@ class Engine:
         return out[:, None]
 
     def check_kernel(self, out, inputs):
-        """Compare the kernel with the answer [B, H, D] of the pages; where it is wrong it is given up."""
+        """Compare the kernel with the answer [B, H, D] of the pages; give it up where it is wrong."""
         try:
             distance = (table_attention(*inputs) - out).float().flatten(1).norm(dim=1)
             worst = (distance / out.float().flatten(1).norm(dim=1)).max().item()
@@ -556,13 +558,12 @@ class Engine:
         samples = np.array([row.job["sample"] for row in self.rows])
         table = self.host_table.numpy()[: len(self.rows), : sizes.max()]
         is_page = np.arange(sizes.max()) < sizes[:, None]
-        is_of_row = table < self.split
         entries = np.zeros(table.shape, np.int64)
         groups = []
         n_outputs = 0
-        # The first page's number, how many rows may read a page, and where in the table such pages are
-        for low, n_readers, places in ((0, 1, is_of_row), (self.split, self.n, ~is_of_row)):
-            row, column = np.nonzero(is_page & places)
+        # Pages from `low` to below `high`, each of which so many rows may read
+        for low, high, n_readers in ((0, self.split, 1), (self.split, len(self.free), self.n)):
+            row, column = np.nonzero(is_page & (low <= table) & (table < high))
             page = table[row, column] - low
             reader = samples[row] % n_readers  # which of the page's readers a row is
             readers = np.zeros((page.max(initial=-1) + 1, n_readers), np.int64)
@@ -578,7 +579,7 @@ class Engine:
         """The pages from number `low` on; readers [E, m]: rows; keys [E]: positions of the first keys."""
         readers = self.tensor(readers)
         keys = self.tensor(keys)[:, None, None] + torch.arange(self.page, device=self.device)  # [E, 1, P]
-        position = self.numbers[:, 0][readers][..., None]
+        position = self.positions[readers][..., None]
         hidden = {window: (keys > position) | (keys <= position - (window or FAR)) for window in self.windows}
         return SimpleNamespace(pages=slice(low, low + len(readers)), readers=readers, hidden=hidden)
 
@@ -593,28 +594,25 @@ class Engine:
             logits = self.forward(count, self.make_page_groups())
             self.checked = pages
         logits = logits.float()  # [B, V]
-        position, age, _, key = self.numbers[:count].unbind(1)
         texts = self.texts[:count]
-        scores = logits
-        likeliest = None
+        steps = self.noise_keys[:count], self.ages[:count]
+        likeliest = logits.topk(min(logits.shape[1], max(self.sampling["top_k"], common.TOP_K)))
         penalty = self.sampling["repetition_penalty"]
-        if penalty != 1:
+        if penalty == 1:
+            chosen = choose_tokens(logits, self.sampling, *steps, likeliest=likeliest)
+        else:
             scores = penalise(logits, texts[:, : max(row.end for row in self.rows)], penalty)
-        elif self.sampling["top_k"]:  # for the draw and for the statistics
-            width = max(self.sampling["top_k"], common.TOP_K)
-            likeliest = logits.topk(min(width, logits.shape[1]))
-        noise = scramble(key + age * STRIDE)[:, None]
-        chosen = choose_tokens(scores, self.sampling, noise, self.token_hashes, likeliest=likeliest)
-        texts.scatter_(1, position[:, None] + 1, chosen[:, None])
-        stats = token_stats(logits, chosen, likeliest and likeliest.indices).half()
+            chosen = choose_tokens(scores, self.sampling, *steps)
+        texts.scatter_(1, self.positions[:count, None] + 1, chosen[:, None])
+        stats = token_stats(logits, chosen, likeliest.indices).half()
         return chosen.cpu().numpy(), stats.cpu().numpy()
 
     def fill(self):
-        """Put what this step is about into the tensors that `forward` and sampling read."""
+        """Copy what a step reads of each row, its numbers and its pages, to the device."""
         numbers = self.host_numbers.numpy()
-        numbers[len(self.rows) :] = 0  # rows that are not there have one token, and write to the spare page
+        numbers[:, len(self.rows) :] = 0  # rows that are not there have a token, on the spare page
         for place, row in enumerate(self.rows):
-            numbers[place] = row.end - 1, len(row.stats), row.pages[-1], row.job["key"]
+            numbers[:, place] = row.end - 1, len(row.stats), row.pages[-1], row.job["key"]
         self.numbers.copy_(self.host_numbers, non_blocking=True)
         self.table.copy_(self.host_table, non_blocking=True)
 
@@ -623,10 +621,10 @@ class Engine:
 
         What changes from step to step lies in tensors that stay where they are, so a graph can replay it.
         """
-        position, _, page, _ = self.numbers[:size].unbind(1)
+        position = self.positions[:size]
         groups, entries = page_groups or (None, None)
         self.plan = SimpleNamespace(
-            page=page, offset=position % self.page, page_groups=groups, entries=entries,
+            page=self.last_pages[:size], offset=position % self.page, page_groups=groups, entries=entries,
             table=self.table[:size], sizes=(position + 1).int(),
         )  # fmt: skip
         place = position[:, None]
@@ -634,24 +632,23 @@ class Engine:
         return self.model(input_ids=ids, position_ids=place, use_cache=False).logits[:, -1]
 
     def replay(self, count):
-        """`forward` as one CUDA graph, which spares the host some 2,000 launches; there are a few sizes."""
-        if self.graphs is None:
-            return self.forward(count)
+        """Run `forward` as a CUDA graph of a few sizes, which spares the host some 2,000 launches."""
         size = next(size for size in self.graph_sizes if size >= count)
-        if size not in self.graphs:
+        if self.graphs is not None and size not in self.graphs:
             try:
                 self.graphs[size] = self.capture(size)
             except RuntimeError as error:  # such as of a model that waits for the device
                 why = common.reason_of(error.__context__ or error)  # the capture ends by an error of its own
                 print(f"going on without CUDA graphs: {why}", file=sys.stderr)
                 self.graphs = None
-                return self.forward(count)
+        if self.graphs is None:
+            return self.forward(count)
         graph, logits = self.graphs[size]
         graph.replay()
         return logits[:count]
 
     def capture(self, size):
-        """(a graph of `forward`, the tensor that it writes the logits to)"""
+        """Return a graph of `forward`, and the tensor that it writes the logits to."""
         graph = torch.cuda.CUDAGraph()
         pool = next((other.pool() for other, _ in self.graphs.values()), None)
         self.forward(size)  # what is made at the first call cannot be captured
@@ -741,10 +738,7 @@ class Engine:
 
     def extend(self):
         """Give a page to each row whose last one is full; where there is none, the shortest row is paused."""
-        while True:
-            full = [row for row in self.rows if len(row.pages) * self.page <= row.end - 1 - row.start]
-            if not full:
-                return
+        while full := [row for row in self.rows if len(row.pages) * self.page <= row.end - 1 - row.start]:
             row = full[0]
             page = self.take(1, self.split, 1)
             if page:
@@ -756,13 +750,12 @@ class Engine:
     def pause(self):
         """Push the shortest row out; it goes on from its tokens, the first one when there are pages again."""
         shortest = min(range(len(self.rows)), key=lambda r: len(self.rows[r].stats))
-        row = self.rows[shortest]
-        row.before = self.tokens_of(shortest).tolist()
-        self.queue.appendleft(row)
+        self.rows[shortest].before = self.tokens_of(shortest).tolist()
+        self.queue.appendleft(self.rows[shortest])
         self.retire(shortest)
 
     def tokens_of(self, r):
-        """What a row has sampled."""
+        """Return the tokens that a row has sampled."""
         row = self.rows[r]
         return self.texts[r, len(row.job["prompt"]) : row.end]
 
@@ -800,7 +793,7 @@ class Engine:
 
 
 def free_memory(device):
-    """Bytes for keys and values."""
+    """Return how many bytes there are for keys and values."""
     if device.type != "cuda":
         physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         return int(min(physical, *memory_limits())) // 2
@@ -809,7 +802,7 @@ def free_memory(device):
 
 
 def memory_limits(groups="/proc/self/cgroup", root="/sys/fs/cgroup"):
-    """Bytes that a container or a batch system allows this process: of its cgroup and of all above it."""
+    """Return the bytes that a container or a batch system allows: of this cgroup and of all above it."""
     found = [math.inf]
     for line in Path(groups).read_text().splitlines():
         _, kinds, path = line.split(":", 2)
@@ -832,7 +825,7 @@ def run_by_generate(model, settings, layers, queue):
             jobs.append(queue.popleft().job)
         use_own_attention(model)
         answers = generate_answers(model, settings.sampling, jobs)
-        yield from read_answers(model, settings, [answers], layers, ())
+        yield from read_by_model(model, settings, [answers], layers, ())
 
 
 def generate_answers(model, sampling, jobs):
@@ -841,19 +834,17 @@ def generate_answers(model, sampling, jobs):
     prompt = jobs[0]["prompt"]
     keys = torch.tensor([job["key"] for job in jobs], device=model.device)
 
-    def draw(texts, logits):
+    def choose(texts, logits):
         """Leave each row the token that `choose_tokens` takes; texts [B, T] are the rows until now."""
-        tokens = scramble(torch.arange(1, logits.shape[1] + 1, device=logits.device) * STRIDE)
-        age = torch.full_like(keys, texts.shape[1] - len(prompt))
-        noise = scramble(keys + age * STRIDE)[:, None]
-        chosen = choose_tokens(logits, sampling, noise, tokens)
+        ages = torch.full_like(keys, texts.shape[1] - len(prompt))
+        chosen = choose_tokens(logits, sampling, keys, ages)
         return torch.full_like(logits, -torch.inf).scatter(1, chosen[:, None], 0)
 
     ids = torch.tensor([prompt] * len(jobs), device=model.device)
     texts = model.generate(  # greedy, as warpers of its own would come before the draw
         ids, attention_mask=torch.ones_like(ids), max_new_tokens=jobs[0]["limit"], do_sample=False,
         repetition_penalty=float(sampling["repetition_penalty"]), eos_token_id=stop_ids or None,
-        pad_token_id=0, logits_processor=[draw],
+        pad_token_id=0, logits_processor=[choose],
     )  # fmt: skip
     answers = []
     for job, tokens in zip(jobs, texts[:, len(prompt) :].tolist()):
@@ -865,7 +856,7 @@ def generate_answers(model, sampling, jobs):
 # ---- Rollouts whose tokens are given: one teacher-forced pass
 
 
-def read_answers(model, settings, problems, layers, extra, longest=None):
+def read_by_model(model, settings, problems, layers, extra, longest=None):
     """Yield the rollouts of problems, each a list of its jobs.
 
     By attention of ours, where it can run this model for texts of `longest` tokens, else by the model's own.
@@ -906,6 +897,7 @@ def read_rollout(job, layers, states, logits, settings, extra):
     begin = len(job["prompt"]) - 1  # of what the first token is sampled from
     end = begin + len(job["tokens"])
     ends = [x[max(0, end - 1) : end + 1].cpu() for x in states[:-1]]
+    final = states[-1][begin + 1 : end + 1]
     rollout = as_rollout(job, settings)
     if "stats" not in rollout:
         tokens = rollout["ids"].to(logits.device).long()
@@ -913,19 +905,16 @@ def read_rollout(job, layers, states, logits, settings, extra):
         for part, chosen in zip(logits[begin:end].split(1024), tokens.split(1024)):  # float32 takes room
             stats.append(token_stats(part.float(), chosen).half().cpu())
         rollout["stats"] = torch.cat(stats)
-    return rollout | {
-        "hidden": vectors_of(layers, ends, rollout["finish"]),
-        "extra": extra_vectors(settings.tokenizer, job["tokens"], states[-1][begin + 1 : end + 1], extra),
-    }  # fmt: skip
+    rollout["hidden"] = vectors_of(layers, ends, rollout["finish"])
+    rollout["extra"] = extra_vectors(settings.tokenizer, job["tokens"], final, extra)
+    return rollout
 
 
 def as_rollout(job, settings):
     """A job with "tokens" as a rollout, without its vectors."""
     tokens = job["tokens"]
-    stopped = len(tokens) > 0 and tokens[-1] in settings.sampling["stop_ids"]
-    rollout = job | {
-        "ids": torch.tensor(tokens, dtype=torch.int32), "finish": "stop" if stopped else "length",
-    }  # fmt: skip
+    finish = "stop" if tokens and tokens[-1] in settings.sampling["stop_ids"] else "length"
+    rollout = job | {"ids": torch.tensor(tokens, dtype=torch.int32), "finish": finish}
     return rollout | {"text": response_of(settings.tokenizer, rollout)}
 
 
@@ -935,14 +924,15 @@ def vectors_of(layers, ends, finish):
     return {layer: x[[last, -1]] for layer, x in zip(layers, ends)}
 
 
-SPECIAL = re.compile(r"\breturn\b|^[ \t]*(?:async )?def .*:(?=[ \t]*(?:#.*)?$)", re.MULTILINE)
+RETURN_OR_DEF = re.compile(r"\breturn\b|^[ \t]*(?:async )?def .*:(?=[ \t]*(?:#.*)?$)", re.MULTILINE)
 
 
 def special_places(tokenizer, ids):
     """Places in `ids` of the tokens that hold the last character of each match."""
     texts = [tokenizer.decode([i]) for i in ids]
     ends = np.cumsum([len(text) for text in texts])
-    return sorted({int(np.searchsorted(ends, match.end())) for match in SPECIAL.finditer("".join(texts))})
+    places = np.searchsorted(ends, [match.end() for match in RETURN_OR_DEF.finditer("".join(texts))])
+    return np.unique(places).tolist()
 
 
 def extra_vectors(tokenizer, ids, final, wanted):
@@ -963,7 +953,7 @@ AT_ONCE = 4096  # requests that vLLM holds, with their statistics
 
 @cache
 def __getattr__(name):
-    """vLLM looks for LastVectors in this module; it is made only then, as its base class is vLLM's."""
+    """Make LastVectors when vLLM looks for it in this module: its base class is vLLM's."""
     if name != "LastVectors":
         raise AttributeError(name)
     from safetensors.torch import save_file
@@ -988,7 +978,7 @@ def __getattr__(name):
 
 
 def vllm_options(args):
-    """Which model vLLM loads; its settings that lie in the environment are made here, too."""
+    """Return which model vLLM loads; set what it reads from the environment."""
     os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"  # see the last lines of this file
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
@@ -1018,15 +1008,6 @@ def check_vllm(args, n_layers, layers):
     if config.use_mla or not supports_eagle3(model_class):
         why_not = f"hands out no vectors of {model_class.__name__}, so it could not read the answers"
         die(f"vLLM {why_not}; see which it can in README.md")
-
-
-def stand_in(args, config):
-    """What meta.json says of a model, for one that vLLM holds."""
-    device = common.pick_device()
-    dtype = common.pick_dtype(args.dtype, device)
-    if dtype == "auto":  # the files of a model that also reads images name one type for all of its parts
-        dtype = config.dtype or common.load_config(args.model, args.revision).dtype or torch.float32
-    return SimpleNamespace(device=device, dtype=dtype)
 
 
 @contextmanager
@@ -1090,7 +1071,7 @@ def by_problem(jobs, rollouts, desc):
         name = rollout["id"]
         done[name].append(rollout)
         if len(done[name]) == len(jobs[name]):
-            yield name, sorted(done.pop(name), key=lambda rollout: rollout["sample"])
+            yield name, done.pop(name)
 
 
 def sample_by_vllm(engine, settings, jobs):
@@ -1130,21 +1111,16 @@ def read_by_vllm(engine, rollouts, layers):
     )
     for rollout, output in ask_vllm(engine, requests):
         path = Path(output.kv_transfer_params["hidden_states_path"])
-        wait_for(path)
+        end = time.monotonic() + 10
+        while not path.is_file():  # its worker writes it after the answer is out, and has been seen not to
+            if time.monotonic() > end:
+                die("vLLM gave no vectors of an answer; the same command asks for them again")
+            time.sleep(0.01)
         if "stats" not in rollout:
             rollout["stats"] = vllm_stats(output.prompt_logprobs, len(rollout["tokens"]))
         ends = load_file(path)["vectors"]  # in the order of the layers' numbers, however they are asked for
         path.unlink()
-        yield rollout | {"hidden": vectors_of(sorted(layers), ends, rollout["finish"]), "extra": {}}
-
-
-def wait_for(path, seconds=10):
-    """Wait for a file that vLLM's worker writes after the answer is out, and has been seen to leave out."""
-    end = time.monotonic() + seconds
-    while not path.is_file():
-        if time.monotonic() > end:
-            die("vLLM gave no vectors of an answer; the same command asks for them again")
-        time.sleep(0.01)
+        yield rollout | {"hidden": vectors_of(sorted(layers), ends, rollout["finish"])}
 
 
 # ---- Jobs: what is to be sampled or read, one for each rollout
@@ -1156,7 +1132,7 @@ Settings = namedtuple("Settings", ("tokenizer", "config", "sampling", "n", "seed
 
 
 def settings_of(args, model, tokenizer):
-    """As the model's files say, but for what the arguments say; the model may be without weights."""
+    """Return the settings of the arguments, completed by the model's files; it may be without weights."""
     sampling = common.sampling_defaults(model, tokenizer)
     given = {name: getattr(args, name, None) for name in sampling}
     sampling |= {name: value for name, value in given.items() if value is not None}
@@ -1195,14 +1171,13 @@ def rollout_jobs(settings, problems, source="problems", skip_long=False):
 def sample_problems(model, settings, jobs, layers, slots, desc, rate=None, threshold=None):
     """Yield (problem's id, rollouts) as each ends; jobs: {problem's id: its jobs}. See `rater` for rate."""
     done = {name: [] for name in jobs}
-    waves_left = {name: waves(jobs[name], done[name], threshold) for name in jobs}
     running = {}
     queue = deque()
 
     def start_wave(name):
-        """At the head of the queue, so that a problem ends soon after it began."""
-        wave = next(waves_left[name], [])
-        queue.extendleft(Row(job) for job in reversed(wave))
+        """Queue its next jobs, in front of the others, so that a problem ends soon after it began."""
+        wave = next_wave(jobs[name], done[name], threshold)
+        queue.extendleft(BatchRow(job) for job in reversed(wave))
         running[name] = len(wave)
 
     for name in reversed(jobs):
@@ -1221,9 +1196,10 @@ def sample_problems(model, settings, jobs, layers, slots, desc, rate=None, thres
             found = Engine(model, layers, settings.sampling, settings.n, slots, *longest).run(queue)
         for rollout in found:
             name = rollout["id"]
-            done[name].append(rollout | {"text": response_of(settings.tokenizer, rollout)})
+            rollout["text"] = response_of(settings.tokenizer, rollout)
             if rate:
-                rate(done[name][-1])
+                rate(rollout)
+            done[name].append(rollout)
             bar.update()
             running[name] -= 1
             if not running[name]:
@@ -1233,21 +1209,20 @@ def sample_problems(model, settings, jobs, layers, slots, desc, rate=None, thres
                 yield name, sorted(done.pop(name), key=lambda rollout: rollout["sample"])
 
 
-def waves(jobs, rollouts, threshold):
-    """Yield a problem's jobs: all, or with a threshold wave by wave until a rollout's p reaches it.
+def next_wave(jobs, rollouts, threshold):
+    """Return the jobs that come after these rollouts: all, or with a threshold a few, until a p reaches it.
 
-    After the waves there are 1, 2, 3, 5, 8, 12, ... rollouts. rollouts: those of the waves until now.
+    After the waves there are 1, 2, 3, 5, 8, 12, ... rollouts.
     """
-    begin = 0
-    end = 0 if threshold else len(jobs)
-    while begin < len(jobs) and not any(rollout["p"] >= threshold for rollout in rollouts):
-        end = max(end + 1, math.ceil(1.5 * end))
-        yield jobs[begin:end]
-        begin = end
+    count = len(rollouts)
+    if threshold and any(rollout["p"] >= threshold for rollout in rollouts):
+        return []
+    end = max(count + 1, math.ceil(1.5 * count)) if threshold else len(jobs)
+    return jobs[count:end]
 
 
 def rater(scorer, path, model, config, layers=None):
-    """The function that adds its score and p to a rollout; one at a time, as the batch must not matter.
+    """Return a function that adds score and p to a rollout; one at a time, as the batch must not matter.
 
     model: its {"model": name, "model_stamp"}. layers: those whose vectors the rollouts have, if these
     are not of the scorer's layer alone.
@@ -1255,15 +1230,13 @@ def rater(scorer, path, model, config, layers=None):
     n_layers = config.num_hidden_layers
     common.check_scorer_fits(scorer, model | {"n_layers": n_layers}, path)
     layer, token = common.vector_key(scorer.vector, n_layers)
-    layers = layers or [layer]
-    if layer not in layers:
+    if layers and layer not in layers:
         die(f"{path} reads {scorer.vector}; here it must be a vector of the layers {layers}")
-    place = TOKENS.index(token)
 
     def rate(rollout):
         conf = common.confidence(rollout["stats"].numpy(), config.vocab_size)
         features = common.rollout_features(conf, len(rollout["ids"]))[None]
-        score = scorer(rollout["hidden"][layer][place][None], features)
+        score = scorer(rollout["hidden"][layer][TOKENS.index(token)][None], features)
         rollout |= {"score": score.item(), "p": common.probability(score, scorer.log_weight).item()}
 
     return rate
@@ -1276,12 +1249,12 @@ def warn_of_other_prompts(problems, scorer, tokenizer):
 
 
 def opened_reasoning(tokenizer, prompt):
-    """`<think>` if the template wrote it: the text gets it back, so that cut reasoning is seen."""
+    """Return `<think>` if the template wrote it: the text gets it back, so that cut reasoning is seen."""
     return (re.search(r"<think>\s*$", tokenizer.decode(prompt[-16:])) or [""])[0]
 
 
 def response_of(tokenizer, rollout):
-    """Without the token that ended it; markers such as </think> stay."""
+    """Return a rollout's text, without the token that ended it; markers such as </think> stay."""
     ids = rollout["ids"][:-1] if rollout["finish"] == "stop" else rollout["ids"]
     text = tokenizer.decode(ids.tolist(), clean_up_tokenization_spaces=False)
     return opened_reasoning(tokenizer, rollout["prompt"]) + text
@@ -1291,7 +1264,7 @@ def response_of(tokenizer, rollout):
 
 
 def write_requests(run, settings):
-    """A request a rollout; its custom_id: the problem's id, #, the sample, - and a stamp of what is asked."""
+    """Write a request for each rollout; its custom_id is ID#SAMPLE-STAMP, with a stamp of what is asked."""
     args = run.args
     if settings.tokenizer.chat_template is None:
         die("this model has no chat template, and requests are chats; sample it here, or by --engine vllm")
@@ -1308,7 +1281,7 @@ def write_requests(run, settings):
             shared["chat_template_kwargs"] = {"enable_thinking": True}
         for job in jobs:
             body = shared | {"max_tokens": job["limit"], "seed": job["key"] >> 31}
-            name = f"{problem['id']}#{job['sample']}-{stamp_of_request(job, settings)}"
+            name = f"{problem['id']}#{job['sample']}-{request_stamp(job, settings)}"
             rows.append({"custom_id": name, "method": "POST", "url": "/v1/chat/completions", "body": body})
     common.write_jsonl(args.requests, rows)
     print(f"{args.requests}: {len(rows)} requests", file=sys.stderr)
@@ -1317,7 +1290,7 @@ def write_requests(run, settings):
     print(args.requests)
 
 
-def stamp_of_request(job, settings):
+def request_stamp(job, settings):
     return common.stamp(job["prompt"], job["limit"], settings.sampling)
 
 
@@ -1334,7 +1307,7 @@ def read_responses(run, settings):
                 odd["answers to other problems are left out"].append(name)
                 continue
             for number, choice in enumerate(choices):
-                if choice.get("stamp") not in (None, stamp_of_request(jobs[name], settings)):
+                if choice.get("stamp") not in (None, request_stamp(jobs[name], settings)):
                     die(f"{path}: {name!r} was asked otherwise; give the flags and prompts of --requests")
                 if choice.get("prompt") not in (None, jobs[name]["prompt"]):
                     odd["answers are to another prompt than this model's files give"].append(name)
@@ -1412,7 +1385,7 @@ def encode_answer(settings, prompt, choice):
 
 @dataclass
 class Run:
-    """What a command asks for of one model, data set and seed, and the folder that holds it.
+    """A command's problems and settings, for one model, data set and seed, and the folder of its rollouts.
 
     parts/ keeps all that was ever sampled: a file for each problem, that is for an id and the tokens of a
     prompt. The other files are made of what the last command asked for.
@@ -1470,7 +1443,7 @@ class Run:
 
 
 def find_run(args, dataset):
-    """The run of a data set, unless its folder was made by another model or with other settings."""
+    """Return the run of a data set; refuse a folder that another model or other settings have made."""
     folder = Path(args.out) / common.model_name(args.model) / common.short_name(dataset)
     folder /= "greedy" if args.greedy else str(args.seed)
     run = Run(args, dataset, folder, common.load_problems(dataset, args.limit, args.kind))
@@ -1482,7 +1455,7 @@ ADVICE = "choose another --out, or remove that folder"
 
 
 def refuse_other_run(run, sampling=None, dtype=None):
-    """A run goes on with the model, the settings and the number type that it was begun with.
+    """Refuse another model, other settings or another number type than a run was begun with.
 
     sampling: the settings, completed by the model's files when these have been read; dtype: of the model.
     """
@@ -1498,11 +1471,11 @@ def refuse_other_run(run, sampling=None, dtype=None):
     goes_on = bool(unsampled(run))
     if goes_on and run.finished and not any((run.folder / "parts").glob("*.pt")):
         die(f"{run.folder} has no parts/, and cannot grow without; {ADVICE}")
-    changes = []
-    for name, value in stamp_of(args).items():
-        is_free = name == "engine" or (name == "responses" and value is None)
-        if meta["stamp"].get(name) != value and (goes_on or not is_free):
-            changes.append(name)
+    asked = settings_stamp(args)
+    if not goes_on:  # then another engine may read more vectors, also of answers that were made elsewhere
+        asked["engine"] = meta["stamp"].get("engine")
+        asked["responses"] = asked["responses"] or meta["stamp"].get("responses")
+    changes = [name for name, value in asked.items() if meta["stamp"].get(name) != value]
     if goes_on and meta["sampling"] != sampling:
         changes.append("those of the model's files")
     if changes:
@@ -1513,8 +1486,8 @@ def refuse_other_run(run, sampling=None, dtype=None):
         die(f"{run.folder} was begun in {begun}, now it would be {dtype}; give --dtype {begun}, or {ADVICE}")
 
 
-def stamp_of(args):
-    """What decides a rollout, beside its problem and the model, by name, so that a refusal can say it.
+def settings_stamp(args):
+    """Return what decides a rollout beside its problem and the model, by name, so that a refusal can say it.
 
     The number type is meta.json's own, as it may depend on the device.
     """
@@ -1580,7 +1553,7 @@ def dtype_of(model):
 
 
 def make_meta(run, settings, model):
-    """meta.json: what made this run."""
+    """Return meta.json, which says what made this run."""
     args = run.args
     git = ["git", "-C", Path(__file__).resolve().parent, "describe", "--always", "--dirty", "--abbrev=12"]
     commit = None
@@ -1590,11 +1563,10 @@ def make_meta(run, settings, model):
     versions = {name: importlib.import_module(name).__version__ for name in packages}
     return {
         "model": args.model, "model_stamp": args.model_stamp, "revision": args.revision,
-        "seed": args.seed, "dataset": run.dataset, "n": args.n, "asked": common.asked_as(run.problems),
+        "seed": args.seed, "dataset": run.dataset, "engine": args.engine, "dtype": dtype_of(model),
         "sampling": settings.sampling, "n_layers": settings.config.num_hidden_layers,
         "width": settings.config.hidden_size, "vocab_size": settings.config.vocab_size,
-        "engine": args.engine, "dtype": dtype_of(model),
-        "stamp": stamp_of(args), "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]),
+        "stamp": settings_stamp(args), "command": shlex.join(["python", "01_generate.py", *sys.argv[1:]]),
         "arguments": vars(args), "versions": versions | {"python": sys.version.split()[0]},
         "git": commit or None, "device": common.device_name(model.device),
         "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -1610,51 +1582,50 @@ def finish_run(run, settings, model):
         run.save_problems()  # a reference may be another one
         return True
     given = read_responses(run, settings) if run.args.responses and unsampled(run) else {}
-    with lock_of(run) as run:
+    with locked(run.folder, "lock"):
+        run = replace(run)  # without what is cached of it
         if is_whole(run):
             return True  # another worker has merged the parts
         begin_run(run, settings, model)
     layers = [*run.layers(settings.config.num_hidden_layers)]
     sampled = sample_missing(run, settings, model, layers, given)
     for name, rollouts in itertools.chain(sampled, read_missing(run, settings, model, layers)):
-        with lock_of(run):
+        with locked(run.folder, "lock"):
             add_to_part(run, name, rollouts)
-    return merge(run)
+    with locked(run.folder, "lock"):
+        run = replace(run)
+        if is_whole(run):
+            return True
+        left = unsampled(run).keys() | unread(run).keys()
+        if left:
+            others = f"the others still have {len(left)} of {len(run.jobs)} problems, and the last one merges"
+            print(f"{run.folder}: this worker is done; {others}", file=sys.stderr)
+            return False
+        write_run(run, [*itertools.chain(*map(run.rollouts, run.jobs))])
+    return True
 
 
 @contextmanager
-def place_of(folder):
-    """Only one process at a time has a rank in a run; a second one waits until the first has ended."""
-    rank, _ = worker()
-    with lock_file(folder, f"worker-{rank}") as file:
+def locked(folder, name, when_waiting=None):
+    """Hold a lock in parts/ of a run; a second process says that it waits, until the first one lets it go."""
+    path = folder / "parts" / name
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = open(path, "w")
+    except OSError as error:
+        die(f"cannot write {path}: {common.reason_of(error)}; choose another --out")
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print(f"{folder}: another process is at it; this one waits until that has ended", file=sys.stderr)
+            if when_waiting:
+                print(when_waiting, file=sys.stderr)
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-@contextmanager
-def lock_of(run):
-    """Only one of the workers is at these places at a time; it gets the run without what is cached of it."""
-    with lock_file(run.folder, "lock") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield replace(run)
-
-
-def lock_file(folder, name):
-    """An open file in parts/ for a lock, which ends when the file is closed."""
-    path = folder / "parts" / name
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return open(path, "w")
-    except OSError as error:
-        die(f"cannot write {path}: {common.reason_of(error)}; choose another --out")
-
-
 def begin_run(run, settings, model):
-    """Say in meta.json what the run will have; it is unfinished then."""
+    """Write into meta.json what the run will have; it is unfinished until rollouts.jsonl is there again."""
     meta = run.meta
     layers = [*run.layers(settings.config.num_hidden_layers).values()]
     extra = sorted({*meta.get("extra", []), *run.args.extra})
@@ -1678,10 +1649,10 @@ def add_to_part(run, name, rollouts):
     common.save_pt(run.part(name), [held[sample] for sample in sorted(held)])
 
 
-def share_of(run):
-    """The ids of this worker's problems."""
+def share_of(run, found):
+    """Return the part of {problem's id: value} that is this worker's."""
     rank, world = worker()
-    return {*[*run.jobs][rank::world]}
+    return {name: found[name] for name in [*run.jobs][rank::world] if name in found}
 
 
 def sample_missing(run, settings, model, layers, given):
@@ -1690,8 +1661,7 @@ def sample_missing(run, settings, model, layers, given):
     given: {problem's id: its rollouts} that were made elsewhere.
     """
     args = run.args
-    mine = share_of(run)
-    jobs = {name: left for name, left in unsampled(run).items() if name in mine}
+    jobs = share_of(run, unsampled(run))
     if not jobs or given:
         yield from ((name, given[name]) for name in jobs)
         return
@@ -1711,42 +1681,22 @@ def sample_missing(run, settings, model, layers, given):
 
 def read_missing(run, settings, model, layers):
     """Yield (problem's id, its rollouts that lacked vectors or statistics) of this worker."""
-    mine = share_of(run)
     jobs = {}
-    for name, rows in unread(replace(run)).items():  # also of what has just been sampled
-        if name in mine:
-            shared = run.jobs[name][0]
-            jobs[name] = [shared | row | {"tokens": row["ids"].tolist()} for row in rows]
-    if jobs:
-        read = read_jobs(run, settings, model, jobs.values(), layers)
-        yield from by_problem(jobs, read, f"read {run.folder}")
-
-
-def read_jobs(run, settings, model, jobs, layers):
-    """Yield the rollouts of problems, each given as a list of its jobs with "tokens"."""
-    every = list(itertools.chain(*jobs))
+    for name, rows in share_of(run, unread(replace(run))).items():  # also of what has just been sampled
+        jobs[name] = [run.jobs[name][0] | row | {"tokens": row["ids"].tolist()} for row in rows]
+    if not jobs:
+        return
+    every = list(itertools.chain(*jobs.values()))
     longest = max(len(job["prompt"]) + len(job["tokens"]) for job in every)
+    desc = f"read {run.folder}"
     if run.args.engine == "vllm":
         folder = run.folder.resolve() / "parts" / "vectors"
         with vllm_engine(run.args, model, longest + 1, layers, folder) as engine:
-            yield from read_by_vllm(engine, every, layers)
+            yield from by_problem(jobs, read_by_vllm(engine, every, layers), desc)
         return
     with common.enough_memory("read these answers where there is more memory, such as with --device cpu"):
-        yield from read_answers(model, settings, jobs, layers, run.meta["extra"], longest)
-
-
-def merge(run):
-    """Write the run's files, in the worker that ends last; False while others are at their problems."""
-    with lock_of(run) as run:
-        if is_whole(run):
-            return True  # another worker has merged the parts
-        left = unsampled(run).keys() | unread(run).keys()
-        if left:
-            others = f"the others still have {len(left)} of {len(run.jobs)} problems, and the last one merges"
-            print(f"{run.folder}: this worker is done; {others}", file=sys.stderr)
-            return False
-        write_run(run, [*itertools.chain(*map(run.rollouts, run.jobs))])
-    return True
+        read = read_by_model(model, settings, jobs.values(), layers, run.meta["extra"], longest)
+        yield from by_problem(jobs, read, desc)
 
 
 def write_run(run, rollouts):
@@ -1772,7 +1722,6 @@ def write_run(run, rollouts):
     run.save_problems()
     common.write_json(folder / "meta.json", meta | {
         "n": args.n, "dataset": run.dataset, "asked": common.asked_as(run.problems), "request": run.request,
-        "layers": [*layers.values()],
         "rules": common.RULES_STAMP,
         # vLLM downloads a model only when it loads it
         "model_stamp": meta["model_stamp"] or common.model_stamp(args.model, args.revision),
@@ -1807,7 +1756,7 @@ def worker():
 
 
 def say(text):
-    """Of several workers only the first one says it."""
+    """Print a line, in the first one of several workers."""
     if worker()[0] == 0:
         print(text, file=sys.stderr)
 
@@ -1872,7 +1821,7 @@ def sample(
 
 
 def best_first(problem, answers, vote):
-    """Answers by the votes for them, where they vote, and then by their scores; adds "vote" and "answer".
+    """Return answers in the order of their votes, if they vote, and of their scores; add "vote" and "answer".
 
     What an answer is, and which are equal, is for 02 to say: here alone a script imports another one.
     """
@@ -1904,10 +1853,10 @@ def as_answer(rollout, layer, token, vocab_size):
 
 def main(argv=None):
     args = parse_args(argv)
+    args.model_stamp = common.model_stamp(args.model, args.revision)
     if Path(args.model).is_dir():
         args.model = str(Path(args.model).resolve())  # one name from wherever it is called
-    args.model_stamp = common.model_stamp(args.model, args.revision)
-    if args.model_stamp is None and not Path(args.model).is_dir():
+    elif args.model_stamp is None:
         is_beside_others = "/" in args.model and Path(args.model).parent.is_dir()  # and no id of the Hub
         if args.model.startswith(("/", ".", "~")) or is_beside_others:
             die(f"{args.model}: there is no such folder")
@@ -1919,18 +1868,19 @@ def main(argv=None):
     if len({run.folder for run in runs}) < len(runs):
         die(f"{' '.join(args.datasets)}: two of these have one name; give a file once, or rename one")
     settings = model = None
-    unfinished = [run for run in runs if not is_whole(run)]
-    if unfinished or args.requests:
+    unfinished = [run for run in runs if args.requests or not is_whole(run)]
+    if unfinished:
         settings = settings_of(args, *common.load_tokenizer(args.model, args.revision))
-    for run in runs if args.requests else unfinished:
+    for run in unfinished:
         plan(run, settings)
     if args.requests:
         write_requests(runs[0], settings)
     if args.requests or args.plan:
         return
     with ExitStack() as places:
-        for folder in sorted(run.folder for run in unfinished):
-            places.enter_context(place_of(folder))
+        for folder in sorted(run.folder for run in unfinished):  # one process at a time has a rank in a run
+            waits = f"{folder}: another process is at it; this one waits until that has ended"
+            places.enter_context(locked(folder, f"worker-{worker()[0]}", waits))
         left = [replace(run) for run in unfinished if not is_whole(run)]  # it may have waited for its place
         if any(unsampled(run) or unread(run) for run in left):
             model = load_engine(args, settings.config)
@@ -1942,7 +1892,7 @@ def main(argv=None):
 
 
 def plan(run, settings):
-    """Say what can be wrong before the weights load; then what is about to be made."""
+    """Refuse what can be seen to be wrong before the weights load; then say what is about to be made."""
     args = run.args
     run.jobs = rollout_jobs(settings, run.problems, run.dataset, args.skip_long)
     run.problems = [problem for problem in run.problems if problem["id"] in run.jobs]
@@ -1962,7 +1912,7 @@ def plan(run, settings):
 
 
 def say_plan(run):
-    """How much there is to sample, and which problems are not what they were."""
+    """Say how much there is to sample, and which problems are not what they were."""
     ids = {path.name.partition("-")[0] for path in (run.folder / "parts").glob("*.pt")}
     anew = [name for name, held in run.held.items() if not held and common.stamp(name) in ids]
     if anew:
@@ -1981,13 +1931,17 @@ def say_plan(run):
 
 
 def load_engine(args, config):
-    """The model that samples and reads, or what stands for the one that vLLM holds."""
-    if args.engine == "vllm":
-        model = stand_in(args, config)
-    else:
+    """The model that samples and reads, or what meta.json says of the one that vLLM holds."""
+    if args.engine == "ours":
         model, _ = common.load_model(args.model, args.device, args.dtype, args.revision)
         if common.is_tiny(model):
             torch.set_num_threads(1)
+    else:
+        device = common.pick_device()
+        dtype = common.pick_dtype(args.dtype, device)
+        if dtype == "auto":  # the files of a model that also reads images name one type for all of its parts
+            dtype = config.dtype or common.load_config(args.model, args.revision).dtype or torch.float32
+        model = SimpleNamespace(device=device, dtype=dtype)
     args.model_stamp = common.model_stamp(args.model, args.revision)  # it may have been downloaded
     return model
 

@@ -216,7 +216,7 @@ def measure_step(model, rows, context, steps=40):
         job = {"id": problem, "sample": i % 16, "prompt": [10 + problem] * prompt}
         job |= {"limit": context, "key": i << 32}
         before = [10 + (11 * i + 3 * t) % 900 for t in range(context - prompt - 2 * steps)]
-        engine.queue.append(generate.Row(job, before=before))
+        engine.queue.append(generate.BatchRow(job, before=before))
     host = 0.0
     with torch.inference_mode():
         engine.admit()  # as many as fit
@@ -283,7 +283,7 @@ def by_ours(model, work, slots, keep):
             return step()
 
         engine.step = counted
-        made = sum(len(rollout["ids"]) for rollout in engine.run(deque(map(generate.Row, part))))
+        made = sum(len(rollout["ids"]) for rollout in engine.run(deque(map(generate.BatchRow, part))))
         attention = "kernel" if engine.by_kernel else "pages"
         found = since(begin) | {"steps": steps[0], "batch": slots, "attention": attention}
     assert made == sum(length for _, length in work)

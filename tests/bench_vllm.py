@@ -40,7 +40,7 @@ def main(argv=None):
     settings = generate.settings_of(options, model, tokenizer)
     problems = common.load_problems(ROOT / "demo/math_a.jsonl", 12)
     jobs = [*itertools.chain(*generate.rollout_jobs(settings, problems).values())]
-    by_vllm = generate.stand_in(options, settings.config)
+    by_vllm = generate.load_engine(options, settings.config)
     rounds = []
     for _ in range(args.rounds):
         rounds.append(of_ours(model, settings, jobs) | of_vllm(options, by_vllm, settings, jobs))
@@ -73,7 +73,7 @@ def of_ours(model, settings, jobs):
     longest = max(len(job["prompt"]) for job in jobs), max(job["limit"] for job in jobs)
     begin = processor_seconds()
     engine = generate.Engine(model, [n_layers - 1], settings.sampling, settings.n, 128, *longest)
-    found = list(engine.run(deque(map(generate.Row, jobs))))
+    found = list(engine.run(deque(map(generate.BatchRow, jobs))))
     return {"ours": sum(len(rollout["ids"]) for rollout in found) / (processor_seconds() - begin)}
 
 

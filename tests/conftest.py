@@ -194,7 +194,7 @@ def read_jobs(model, jobs, layers, stop_ids=(), extra=()):
     for job in jobs:
         by_problem.setdefault(job["id"], []).append(job)
     longest = max(len(job["prompt"]) + len(job["tokens"]) for job in jobs)
-    rollouts = generate.read_answers(model, settings, by_problem.values(), layers, extra, longest)
+    rollouts = generate.read_by_model(model, settings, by_problem.values(), layers, extra, longest)
     found = {(row["id"], row["sample"]): with_flat_vectors(row) for row in rollouts}
     return [found[job["id"], job["sample"]] for job in jobs]
 

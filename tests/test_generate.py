@@ -65,7 +65,7 @@ def run_engine(model, jobs, slots=7, sampling=WARM, page=8, **options):
     engine = generate.Engine(model, (1, 2, 0), sampling, N, slots, longest, NEW, page=page, **options)
     for x in itertools.chain(*engine.pools.values()):
         x[1:] = float("nan")  # whatever the memory held before
-    found = {(r["id"], r["sample"]): with_flat_vectors(r) for r in engine.run(deque(map(generate.Row, jobs)))}
+    found = {(r["id"], r["sample"]): with_flat_vectors(r) for r in engine.run(deque(map(generate.BatchRow, jobs)))}
     engine.free[sum(engine.prompts.values(), [])] = True
     assert engine.free[1:].all() and not engine.rows and len(found) == len(jobs), "pages were not given back"
     return found
@@ -80,10 +80,6 @@ def family(request):
 
 def texts_of(found):
     return {key: (rollout["ids"].tolist(), rollout["finish"]) for key, rollout in found.items()}
-
-
-def hashes(vocab):
-    return generate.scramble(torch.arange(1, vocab + 1) * generate.STRIDE)
 
 
 def warp(scores, sampling, slack):
@@ -125,8 +121,8 @@ def test_vectors_statistics_and_tokens_are_those_of_a_full_forward_pass_and_a_na
             processor(torch.tensor([(prompt + ids)[: len(prompt) + t]]), logits[t : t + 1].clone())
             for t in range(len(ids))
         ]
-        steps = generate.noise_key(1, str(problem), sample) + torch.arange(len(ids)) * generate.STRIDE
-        noise = generate.exponential(generate.scramble(steps)[:, None], hashes(VOCAB))
+        steps = steps_of(len(ids), generate.noise_key(1, str(problem), sample))
+        noise = generate.exponential(*steps, torch.arange(VOCAB))
         assert_drawn(r["ids"].long(), torch.cat(scores), WARM, noise)
 
 
@@ -231,9 +227,9 @@ def use_kernel(monkeypatch, function, graphs=True):
 
     def make_pools_and_graphs(engine, *args):
         make_pools(engine, *args)
+        engine.by_kernel = True
         engine.graphs = {} if graphs else None
 
-    monkeypatch.setattr(generate, "has_kernel", lambda device: True)
     monkeypatch.setattr(generate, "table_attention", counted("table", function))
     monkeypatch.setattr(generate, "page_attention", counted("pages", generate.page_attention))
     monkeypatch.setattr(generate.Engine, "make_pools", make_pools_and_graphs)
@@ -377,14 +373,15 @@ def test_a_containers_memory_is_all_there_is(tmp_path, line, file, limit, found)
 # ---- Sampling
 
 
-def rows_of(count):
-    return generate.scramble((1 << 40) + torch.arange(count) * generate.STRIDE)[:, None]
+def steps_of(count, key=1 << 40):
+    """The keys and ages of a rollout's first steps."""
+    return torch.full((count,), key), torch.arange(count)
 
 
 def test_noise_is_each_rollouts_own_and_exponential_far_into_its_tail():
     rollouts = itertools.product((1, 2), ("p", "q"), (1, 2))  # seed, problem, sample
     assert len({generate.noise_key(*rollout) for rollout in rollouts}) == 8
-    noise = generate.exponential(rows_of(2000), hashes(2000))
+    noise = generate.exponential(*steps_of(2000), torch.arange(2000))
     assert noise.min() > 0 and abs(noise.mean() - 1) < 2e-3 and abs(noise.var() - 1) < 5e-3
     for small in (1e-2, 1e-4, 1e-5):
         assert abs((noise < small).sum() / (4e6 * small) - 1) < 5 / (4e6 * small) ** 0.5
@@ -398,13 +395,13 @@ def test_noise_is_each_rollouts_own_and_exponential_far_into_its_tail():
 def test_draws_are_from_what_the_warpers_of_transformers_leave(setting):
     """However many tokens top-p looks at first, also where many are as likely as each other."""
     torch.manual_seed(0)
-    sampling, look = PLAIN | {"temperature": 0.7} | setting, (rows_of(400), hashes(500))
+    sampling, steps = PLAIN | {"temperature": 0.7} | setting, steps_of(400)
     logits = torch.randn(400, 500) * 3
     for x in (logits, (logits / 6).round() / 2, (logits * 2).round() / 2):
-        chosen = [generate.choose_tokens(x, sampling, *look, width) for width in (500, 1, 8, 499)]
+        chosen = [generate.choose_tokens(x, sampling, *steps, width) for width in (500, 1, 8, 499)]
         assert all(other.equal(chosen[0]) for other in chosen)
         if x is logits:  # of equal ones the warpers keep any, ours all
-            assert_drawn(chosen[0], x, sampling, generate.exponential(*look))
+            assert_drawn(chosen[0], x, sampling, generate.exponential(*steps, torch.arange(500)))
 
 
 @pytest.mark.parametrize("top_p", [0.25, 0.3, 0.5, 0.7, 0.75, 0.8, 1.0])

@@ -201,7 +201,7 @@ def sampled(model, sampling, **changes):
     vars(engine).update(changes)
     # Rows end one after the other, so that graphs of several sizes replay, and rows are padded
     jobs = [job | {"limit": 40 - 3 * i} for i, job in enumerate(make_jobs())]
-    found = map(with_flat_vectors, engine.run(deque(map(generate.Row, jobs))))
+    found = map(with_flat_vectors, engine.run(deque(map(generate.BatchRow, jobs))))
     return sorted(found, key=lambda row: (row["id"], row["sample"]))
 
 

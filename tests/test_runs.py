@@ -259,7 +259,7 @@ def test_the_same_command_twice_at_once_makes_one_run(whole, tmp_path, ranks):
 
 
 def test_who_is_second_in_a_place_says_so_and_waits(begun, whole, tmp_path):
-    with generate.place_of(begun):
+    with generate.locked(begun, "worker-0"):
         program = subprocess.Popen(
             [sys.executable, ROOT / "01_generate.py", *command_of(tmp_path)], stderr=subprocess.PIPE, text=True
         )

@@ -21,16 +21,17 @@ MODEL = str(ROOT / "demo" / "model")
 
 def waves(n):
     """How many rollouts there are after each wave, where none is sure."""
-    ends, unsure = [], [{"p": 0.1}]
-    for wave in generate.waves(list(range(n)), unsure, 0.9):
-        ends.append(wave[-1] + 1)
+    ends, unsure = [], []
+    while wave := generate.next_wave([{"p": 0.1}] * n, unsure, 0.9):
+        unsure += wave
+        ends.append(len(unsure))
     return ends
 
 
 def test_waves_grow_by_half_and_end_at_n():
     ends = {1: [1], 4: [1, 2, 3, 4], 6: [1, 2, 3, 5, 6], 16: [1, 2, 3, 5, 8, 12, 16]}
     assert {n: waves(n) for n in ends} == ends
-    assert [*generate.waves([1, 2, 3], [], None)] == [[1, 2, 3]]
+    assert generate.next_wave([1, 2, 3], [], None) == [1, 2, 3]
 
 
 def end_of(p, threshold):

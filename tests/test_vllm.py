@@ -206,10 +206,10 @@ def test_several_workers_are_refused(problems, tmp_path, monkeypatch):
 def test_a_model_of_several_parts_has_the_number_type_of_its_files(tmp_path, monkeypatch):
     config = {"model_type": "gemma3", "dtype": "bfloat16", "text_config": {"model_type": "gemma3_text"}}
     common.write_json(tmp_path / "config.json", config)
-    args = SimpleNamespace(model=str(tmp_path), revision=None, dtype="auto")
+    args = SimpleNamespace(engine="vllm", model=str(tmp_path), revision=None, dtype="auto")
     monkeypatch.setattr(os, "environ", os.environ.copy())
     monkeypatch.setattr(common, "pick_device", lambda: "cuda:0")
-    model = generate.stand_in(args, common.load_config(args.model).get_text_config())
+    model = generate.load_engine(args, common.load_config(args.model).get_text_config())
     assert (model.device, model.dtype) == ("cuda:0", torch.bfloat16)
 
 
