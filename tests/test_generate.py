@@ -347,15 +347,15 @@ def test_attention_over_a_long_text_is_that_of_one_mask(window, has_sinks):
 
 
 def test_memory_of_a_sliding_window_grows_with_the_text_and_not_with_its_square():
-    """Of a process that reads 16,384 tokens: less than a bit for each pair of them."""
+    """Of a process that reads 16,384 tokens: less than half a byte for each pair of them."""
     code = (
-        "import resource, torch, common\n"
-        "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10\n"
+        "import torch, common\n"
+        "def peak(): return int(open('/proc/self/status').read().split('VmHWM:')[1].split()[0]) << 10\n"
         "def read(T): common.causal_attention(None, *torch.randn(3, 1, 2, T, 16), None, 1.0, 128, torch.zeros(2))\n"
         "read(2048); before = peak(); read(16384); print(peak() - before)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 16384**2 / 8
+    assert 0 < int(done.stdout) < 16384**2 / 2
 
 
 @pytest.mark.parametrize("line, file, limit, found", [
