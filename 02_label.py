@@ -48,7 +48,7 @@ except ModuleNotFoundError:  # a copy of this file alone judges, and labels no r
 # Labels of a run
 
 SAVED_EVERY = 60  # seconds; a killed run goes on from there
-MANY = 20  # answers, of which at least one should be right
+MANY_ANSWERS = 20  # answers, of which at least one should be right
 
 
 def main():
@@ -89,7 +89,7 @@ def label_run(run, options):
         labels = update_labels(path, problems, rollouts, earlier, options)
         if labels != earlier:
             common.write_jsonl(path, labels)
-    return summarise(run, problems, common.read_labels(run, keys))
+    return summary_of(run, problems, common.read_labels(run, keys))
 
 
 def update_labels(path, problems, rollouts, earlier, options):
@@ -126,17 +126,17 @@ def stamps_of(problems, rollouts, options):
 def is_settled(row, stamp):
     """Is a label made of the same, and neither null nor wrong for want of what may be here by now?"""
     is_judged = row["label"] is not None and not packages_needed(row)
-    is_final = is_judged or reason_of(row) in ("no tests", "no reference", "no answer")
+    is_final = is_judged or reason_in(row) in ("no tests", "no reference", "no answer")
     return row.get("stamp") == stamp and is_final
 
 
 def packages_needed(row):
     """The packages that a wrong program could not import: none or one."""
-    reason = reason_of(row) if row["label"] == 0 else ""
+    reason = reason_in(row) if row["label"] == 0 else ""
     return re.findall(r"ModuleNotFoundError: No module named '([^'.]+)'", reason)
 
 
-def reason_of(row):
+def reason_in(row):
     return row.get("reason", "made by hand")
 
 
@@ -253,23 +253,23 @@ def run_jobs(jobs, options):
         yield from pool.imap_unordered(jobs)
 
 
-def percent(part, whole):
+def percent_of(part, whole):
     return round(100 * part / whole, 2) if whole else None
 
 
-def summarise(run, problems, labels):
+def summary_of(run, problems, labels):
     """A row of the table that is printed."""
     judged = [row for row in labels if row["label"] is not None]
     right = [row for row in judged if row["label"]]
     reasons = Counter()  # in full where a rollout was not judged
     for row in labels:
-        reasons[reason_of(row)[:100] if row["label"] is None else reason_of(row).partition(":")[0]] += 1
-    solved_percent = percent(len({row["id"] for row in right}), len({row["id"] for row in judged}))
+        reasons[reason_in(row)[:100] if row["label"] is None else reason_in(row).partition(":")[0]] += 1
+    solved_percent = percent_of(len({row["id"] for row in right}), len({row["id"] for row in judged}))
     return {
         "run": str(run), "problems": len(problems), "rollouts": len(labels), "right": len(right),
-        "right_percent": percent(len(right), len(judged)), "wrong": len(judged) - len(right),
+        "right_percent": percent_of(len(right), len(judged)), "wrong": len(judged) - len(right),
         "not_judged": len(labels) - len(judged), "oracle_percent": solved_percent,
-        "no_answer": sum(reason_of(row).endswith(("no answer", "no code")) for row in labels),
+        "no_answer": sum(reason_in(row).endswith(("no answer", "no code")) for row in labels),
         "reasons": dict(reasons.most_common()), "notes": notes_on(problems, judged),
     }  # fmt: skip
 
@@ -283,7 +283,7 @@ def notes_on(problems, judged):
         notes.append(f"{needed}, and count as wrong; install them and run 02 again")
     for kind in common.asked_as(problems.values()):
         rows = [row for row in judged if problems[row["id"]]["kind"] == kind]
-        if len(rows) >= MANY and not any(row["label"] for row in rows):
+        if len(rows) >= MANY_ANSWERS and not any(row["label"] for row in rows):
             row = next((row for row in rows if row.get("answer")), rows[0])
             pair = f"{problems[row['id']].get('answer', 'tests')!r} and {row.get('answer', '')!r:.90}"
             notes.append(f"none of {len(rows)} answers of the kind {kind} is right; for example {pair}")
@@ -367,7 +367,7 @@ def split_reasoning(text):
 
 def extract_code(response, problem):
     """The program that a response gives, or None: the best of its blocks, or the text if it is a program."""
-    final = SPECIAL.sub("", split_reasoning(response)[1]).replace("\r\n", "\n").replace("\r", "\n")
+    final = CONTROL_TOKENS.sub("", split_reasoning(response)[1]).replace("\r\n", "\n").replace("\r", "\n")
     blocks = [block for block in code_blocks(final) if block.strip()]
     candidates = [ranked(block, problem) for block in reversed(blocks or [final])]
     rank, program = max(candidates, key=lambda candidate: candidate[0])
@@ -464,13 +464,13 @@ def with_wanted_name(code, tree, problem):
 # and END in place of $...$ and the like, so that each is one word.
 
 START, END = "\x02", "\x03"
-SPECIAL = re.compile(r"<\|[^|<>]{1,40}\|>|<(?:/?s|eos|end_of_turn)>")
+CONTROL_TOKENS = re.compile(r"<\|[^|<>]{1,40}\|>|<(?:/?s|eos|end_of_turn)>")
 
 
 def answer_of(response: str) -> str | None:
     """The answer that a response gives, as it is written there, or None. It never sees the reference."""
     reasoning, final = split_reasoning(response)
-    final = in_tags(SPECIAL.sub("", final[-100_000:].replace(r"\boxed{}", "")))
+    final = in_tags(CONTROL_TOKENS.sub("", final[-100_000:].replace(r"\boxed{}", "")))
     if not final:
         return joined_boxes(reasoning)  # the response was cut off while reasoning
     found = boxed_or_announced(final)
@@ -491,7 +491,7 @@ def in_tags(text):
 
 def words_of(response):
     """For problems whose answer is text: the last "Answer: ...", a box, the end of "it is Tokyo", or all."""
-    final = in_tags(BOLD.sub("", SPECIAL.sub("", split_reasoning(response)[1])))
+    final = in_tags(BOLD.sub("", CONTROL_TOKENS.sub("", split_reasoning(response)[1])))
     lines = ANSWER_LINE.findall(final)
     return lines[-1] if lines else joined_boxes(final) or stated(final) or final or None
 
@@ -850,7 +850,7 @@ def alike(a, b, forgiving):
 def views(tree, combines=False):
     """What a tree stands for: x = 5 for 5, (B) 12 for B and for 12; if so asked, a + b = 5 for 5."""
     if tree.kind == "choice":
-        return [number(point_of(tree.label)), tree.content]
+        return [value_tree(point_of(tree.label)), tree.content]
     if tree.kind == "equation":
         return [tree.content] if tree.label is not None or combines and tree.combines else []
     return [tree]
@@ -1015,7 +1015,7 @@ def clean(text):
 # four points, where None stands for a point at which it has none.
 
 
-def number(value):
+def value_tree(value):
     return Tree("value", value if isinstance(value, (complex, list)) else Fraction(value))
 
 
@@ -1055,7 +1055,7 @@ def compute(name, *trees):
         raise Unreadable("a calculation with something else than numbers")
     numbers = [tree.number / 100 if tree.unit == "%" else tree.number for tree in trees]
     if not any(isinstance(n, list) for n in numbers):
-        return number(computed(name, numbers))
+        return value_tree(computed(name, numbers))
     values = []
     for point in range(4):
         there = [n[point] if isinstance(n, list) else n for n in numbers]
@@ -1065,7 +1065,7 @@ def compute(name, *trees):
             values.append(None)
     if values.count(None) > 2:
         raise Unreadable("too complex")
-    return number(values)
+    return value_tree(values)
 
 
 def computed(name, numbers):
@@ -1135,7 +1135,7 @@ LABEL = re.compile(  # x, f(x), sin x, |AB|, floor(100r): not solved for
     rf"{NAME}(?: \( [^()]* \))?|\\(?:sin|cos|tan) {NAME}|\| {NAME} \||\\lfloor [^|=]* \\rfloor")
 SUM_OF_NAMES = re.compile(rf"{NAME}(?: [-+] {NAME})+")
 CONSTANTS = {
-    "pi": number(complex(math.pi)), "e": number(complex(math.e)), "i": number(1j),
+    "pi": value_tree(complex(math.pi)), "e": value_tree(complex(math.e)), "i": value_tree(1j),
     "infty": Tree("value", math.inf), "emptyset": Tree("set")}  # fmt: skip
 
 
@@ -1219,9 +1219,9 @@ class Parser:
                 self.take()
                 node = compute(name, node, self.expression(binding + 1))
             elif self.take("%"):
-                node = replace(node, unit="%") if is_number(node) else compute("div", node, number(100))
+                node = replace(node, unit="%") if is_number(node) else compute("div", node, value_tree(100))
             elif self.next in SCALES and is_number(node):
-                node = compute("mul", node, number(SCALES[self.take()]))
+                node = compute("mul", node, value_tree(SCALES[self.take()]))
             elif self.next[:1] == '"' and is_measure:
                 node = replace(node, unit=self.units())
             elif self.next in NO_FACTOR or node.unit:
@@ -1296,7 +1296,7 @@ class Parser:
         if name in "fghFGH" and re.match(r"\( [^()]* \)", " ".join(self.tokens[self.at : self.at + 20])):
             while name[-1] != ")":
                 name += self.take()
-        return number(point_of(name))
+        return value_tree(point_of(name))
 
     def bracket(self, opening):
         """(5), (1, 2), [0, 1), {1, 2}, |x|: a thing in brackets, a tuple, an interval, a set, an absolute."""
@@ -1319,11 +1319,11 @@ class Parser:
         if name in ("frac", "binom"):
             return compute("div" if name == "frac" else name, self.group(True), self.group(True))
         if name == "sqrt":
-            degree = number(2)
+            degree = value_tree(2)
             if self.take("["):
                 degree = self.expression()
                 self.need("]")
-            return compute("pow", self.group(), compute("div", number(1), degree))
+            return compute("pow", self.group(), compute("div", value_tree(1), degree))
         if name not in CONSTANTS and not GREEK.fullmatch(name):
             raise Unreadable(f"unknown command {name}")
         return self.letter(name)
@@ -1334,7 +1334,7 @@ class Parser:
         exponent = signed(self.take("-"), self.group()) if self.take("^") else None
         node = self.atom() if self.next == "(" else self.expression(5)
         if node.unit == "degree":
-            node = compute("mul", node, number(complex(math.pi / 180)))
+            node = compute("mul", node, value_tree(complex(math.pi / 180)))
         if name in ("sin", "cos", "tan") and exponent and exponent.number == -1:
             return compute("arc" + name, node)
         node = compute("div", compute("ln", node), base) if base else compute(name, node)
@@ -1344,7 +1344,7 @@ class Parser:
 def signed(sign, tree):
     if sign != "-":
         return tree
-    return replace(tree, number=-tree.number) if is_number(tree) else compute("mul", number(-1), tree)
+    return replace(tree, number=-tree.number) if is_number(tree) else compute("mul", value_tree(-1), tree)
 
 
 def related(operators, sides):
