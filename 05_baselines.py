@@ -43,7 +43,7 @@ from common import RULES, STUDIES, np, torch
 
 SUBSETS = 128  # where a problem has more subsets of n rollouts, votes are averaged over so many random ones
 DRAWS = 10_000  # of the bootstrap
-SEED = 0  # of the random subsets and of the bootstrap
+DRAWING_SEED = 0  # of the random subsets and of the bootstrap
 SIZES = (1, 2, 4, 8, 12, 16, 32, 64, 128)  # numbers of rollouts at which accuracy is shown
 
 PAPERS_STATISTICS = ("mean", "median", "variance", "gap", "entropy")
@@ -67,17 +67,17 @@ STUDY_METHOD = re.compile(rf"({'|'.join(STUDIES)})-(\.?[^.]+)\.(.+)")  # STUDY-R
 
 @dataclass(eq=False)  # hashed by identity, because its random subsets are cached
 class RunArrays:
-    """Arrays are [P problems, N rollouts]; a problem with fewer rollouts is padded at the end of its row."""
+    """Arrays are [P problems, N rollouts]; of a problem with fewer rollouts the end of the row is empty."""
 
     path: Path
     meta: dict
     rollouts: list  # of all problems, in the order of rollouts.jsonl, without the responses
     ids: list  # of the P problems
     families: list  # of the P problems; one that names none is its own
-    places: np.ndarray  # of the rollouts in rollouts.jsonl; past its end where padded
-    valid: np.ndarray  # False where padded
+    places: np.ndarray  # of the rollouts in rollouts.jsonl; past its end where empty
+    present: np.ndarray  # False where empty
     labels: np.ndarray  # 0 where `judged` is False
-    judged: np.ndarray  # False where padded, too
+    judged: np.ndarray  # False where empty, too
     cut: np.ndarray  # 1 where the rollout ended at the length limit
     answer_groups: np.ndarray  # equal answers of a problem have the same number; -1: no answer
     answers: list  # the rows of answers.jsonl, 04's one answer a problem
@@ -88,20 +88,20 @@ class Scores:
     """What a file in scores/, or a confidence rule, says of each rollout of a run."""
 
     run: RunArrays
-    score: np.ndarray | None = None  # [P, N], higher is better, -inf where padded
+    score: np.ndarray | None = None  # [P, N], higher is better, -inf where empty
     weight: np.ndarray | None = None  # [P, N], from 0 to 1: the votes, where the file has them
     p: np.ndarray | None = None  # [P, N]: the probability to be right, where the file has it
     calibration_run: str = ""
     seed: str = ""
     cost: dict = field(default_factory=dict)  # NAME.cost.json
-    left_out: set = frozenset()  # problems that this method is not judged on, see evaluate_study
+    excluded: set = frozenset()  # problems that do not count for this method, see evaluate_study
 
 
 @dataclass
-class Row:
-    """A method in the tables. Its fields but `right` are those of a row of results.json."""
+class Method:
+    """What was measured of a way to pick. Its fields but `right` are those of a row of results.json."""
 
-    method: str
+    method: str  # its name in the tables
     kind: str  # random, greedy, confidence, scorer, vote, choice or oracle
     calibration: str  # the data set that it learned from, or ""
     problems: float  # how many it is judged on
@@ -116,33 +116,34 @@ class Row:
     cut: float  # the share of picks that ended at the length limit
     in_sample: bool  # it learned from some of these problems
     right: np.ndarray | None = None  # [P], the chance that its pick of all rollouts is right; NaN: not judged
-    best_of: list = field(default_factory=list)  # PAPERS_BEST and BEST_OF_ALL, if it is that rule
-    against: dict = field(default_factory=dict)  # {PAPERS_BEST or BEST_OF_ALL: how far it is above that rule}
     auroc: float | None = None  # within a problem, the mean over problems
     reliability: dict | None = None  # how good a probability its p is, see measure_reliability
     cost: dict | None = None  # {one of COSTS: mean}, and the devices
     domains_right: float | None = None  # by routing: the share of problems that went to their kind's scorer
+    # Beside the other methods, see `compare`
+    best_of: list = field(default_factory=list)  # PAPERS_BEST and BEST_OF_ALL, if it is that rule
+    against: dict = field(default_factory=dict)  # {PAPERS_BEST or BEST_OF_ALL: how far it is above that rule}
 
 
 def load_repetitions(paths: list[Path]) -> tuple[list[RunArrays], RunArrays | None, set]:
-    """Load runs of one model and data set -> (runs, the greedy run beside them or None, ids left out).
+    """Load runs of one model and data set -> (runs, the greedy run beside them or None, ids excluded).
 
-    A problem without a judged rollout in one of the runs is left out of all of them. A greedy run of other
-    problems counts for nothing.
+    A problem without a judged rollout in one of the runs is excluded from all of them. A greedy run of other
+    problems is not read.
     """
     texts = [*common.texts_of(paths[0]).items()]
     greedy_paths = [path for path in greedy_beside(paths[0]) if [*common.texts_of(path).items()] == texts]
     labels = {path: common.read_labels(path) for path in [*paths, *greedy_paths]}
-    left_out = set()
+    excluded = set()
     for rows in map(labels.get, paths):
-        left_out |= {row["id"] for row in rows} - {row["id"] for row in rows if row["label"] is not None}
-    runs = [load_run(path, labels[path], left_out) for path in paths]
+        excluded |= {row["id"] for row in rows} - {row["id"] for row in rows if row["label"] is not None}
+    runs = [load_arrays(path, labels[path], excluded) for path in paths]
     for run in runs:
         is_alike = (run.ids, run.meta.get("n")) == (runs[0].ids, runs[0].meta.get("n"))
         if not is_alike or [*common.texts_of(run.path).items()] != texts:
             common.die(f"{run.path} has other problems or another N than {runs[0].path}; report them apart")
-    greedy = [load_run(path, labels[path], left_out) for path in greedy_paths]
-    return runs, greedy[0] if greedy else None, left_out
+    greedy = [load_arrays(path, labels[path], excluded) for path in greedy_paths]
+    return runs, greedy[0] if greedy else None, excluded
 
 
 def greedy_beside(run):
@@ -150,7 +151,7 @@ def greedy_beside(run):
     return [file.parent for file in run.resolve().parent.glob("greedy/labels.jsonl")]
 
 
-def load_run(path, label_rows, left_out):
+def load_arrays(path, label_rows, excluded):
     rollouts = []
     for row in common.each_rollout(path):
         del row["response"]  # the texts of several runs may not fit into memory
@@ -160,7 +161,7 @@ def load_run(path, label_rows, left_out):
     label_rows = common.align(label_rows, keys, path / "labels.jsonl")
     places = defaultdict(list)
     for place, row in enumerate(label_rows):
-        if row["id"] not in left_out:
+        if row["id"] not in excluded:
             places[row["id"]].append(place)
     if not places:
         common.die(f"{path}: no answer has a label; 05 needs labelled runs (04 selects without)")
@@ -171,16 +172,16 @@ def load_run(path, label_rows, left_out):
     return RunArrays(
         path, common.read_meta(path), rollouts, ids,
         families=[problems[id].get("family", id) for id in ids],
-        places=places, valid=places < len(keys),
-        labels=padded([row["label"] or 0 for row in label_rows], places),
-        judged=padded([row["label"] is not None for row in label_rows], places) > 0,
-        cut=padded([row.get("finish") == "length" for row in rollouts], places),
-        answer_groups=padded(groups, places, empty=-1).astype(int),
-        answers=read_answers(path),
+        places=places, present=places < len(keys),
+        labels=by_problem([row["label"] or 0 for row in label_rows], places),
+        judged=by_problem([row["label"] is not None for row in label_rows], places) > 0,
+        cut=by_problem([row.get("finish") == "length" for row in rollouts], places),
+        answer_groups=by_problem(groups, places, empty=-1).astype(int),
+        answers=read_choices(path),
     )  # fmt: skip
 
 
-def read_answers(run):
+def read_choices(run):
     """The rows of answers.jsonl; none where what picked them has changed since."""
     file = run / "answers.jsonl"
     rows = common.read_jsonl(file) if file.is_file() else []
@@ -195,7 +196,7 @@ def costs_of_answers(run, rows):
     return [read_cost(file) for file in files if file.stem.partition("@")[0] in scorers]
 
 
-def padded(values, places, empty=0.0):
+def by_problem(values, places, empty=0.0):
     """The values of all rollouts as [P, N], with `empty` where a problem has fewer than N."""
     return np.array([*values, empty], dtype=float)[places]
 
@@ -209,18 +210,18 @@ def score_by_rules(runs: list[RunArrays]) -> dict[str, list[Scores]]:
             sign = -1 if rule.split("/")[0] in common.LOWER_IS_BETTER else 1
             values = sign * np.array([each[rule] for each in conf], dtype=float)  # None becomes NaN
             values = np.nan_to_num(values, nan=np.nanmin([0, *values]) - 1)  # below all others
-            by_rule[rule].append(Scores(run, padded(values, run.places, -np.inf)))
+            by_rule[rule].append(Scores(run, by_problem(values, run.places, -np.inf)))
     return by_rule
 
 
 def read_all_scores(runs: list[RunArrays], only: list, studies: list) -> tuple[dict, dict]:
-    """({METHOD: its Scores}, {name of a file that is left out: why})
+    """({METHOD: its Scores}, {name of a file that is not read: why})
 
     A file may be in one run alone if it is of the calibration run with that name: LoRA reads every rollout
     once a file, so that crossing all runs would take as many times as long.
     """
     found = defaultdict(list)  # name of a file -> its Scores in each run
-    left_out = {}
+    not_read = {}
     for run in runs:
         for file in sorted((run.path / "scores").glob("*.jsonl")):
             method = file.stem.partition("@")[0]
@@ -229,9 +230,9 @@ def read_all_scores(runs: list[RunArrays], only: list, studies: list) -> tuple[d
             cost = read_cost(file)
             changed = changed_since(cost)
             if only and not any(fnmatchcase(name, one) for name in (file.stem, method) for one in only):
-                left_out[file.stem] = "not in --only"
+                not_read[file.stem] = "not in --only"
             elif changed:
-                left_out[file.stem] = f"{changed[0]} has changed since"
+                not_read[file.stem] = f"{changed[0]} has changed since"
             else:
                 found[file.stem].append(read_scores(file, run, cost))
     methods = defaultdict(list)
@@ -240,8 +241,8 @@ def read_all_scores(runs: list[RunArrays], only: list, studies: list) -> tuple[d
         if len(scores) == len(runs) or is_of_own_run:
             methods[name.partition("@")[0]] += scores
         else:
-            left_out.setdefault(name, "not in every run")
-    return methods, left_out
+            not_read.setdefault(name, "not in every run")
+    return methods, not_read
 
 
 def read_cost(file):
@@ -257,7 +258,7 @@ def changed_since(cost):
 
 @cache
 def is_changed(path, stamp):
-    """A source of scores; not if it is gone, as where a run was moved."""
+    """Has a source of scores changed? Not if it is gone, as where a run was moved."""
     return os.path.isfile(path) and common.stamp(Path(path)) != stamp
 
 
@@ -271,11 +272,11 @@ def read_scores(file, run, cost):
     rows = common.read_jsonl(file, needs=("id", "sample", "score"))
     rows = common.align(rows, common.keys_of(run.rollouts), file)
     try:
-        score = padded([float(row["score"]) for row in rows], run.places, -np.inf)
+        score = by_problem([float(row["score"]) for row in rows], run.places, -np.inf)
         shares = {}  # from 0 to 1
         for name in ("weight", "p"):
             if all(row.get(name) is not None for row in rows):
-                shares[name] = padded([float(row[name]) for row in rows], run.places)
+                shares[name] = by_problem([float(row[name]) for row in rows], run.places)
         if np.isnan(score).any() or not all(0 <= x.min() <= x.max() <= 1 for x in shares.values()):
             raise ValueError
     except (TypeError, ValueError):
@@ -289,13 +290,13 @@ def read_scores(file, run, cost):
 
 
 def at_random(scores, n):
-    return scores.run.valid / scores.run.valid.sum(1, keepdims=True)
+    return scores.run.present / scores.run.present.sum(1, keepdims=True)
 
 
 def by_score(scores, n):
     """The highest score, of equal ones the lowest sample number: exact over all subsets."""
     chances = np.zeros(scores.score.shape)  # of the r-th best rollout of each problem
-    for i, total in enumerate(scores.run.valid.sum(1)):
+    for i, total in enumerate(scores.run.present.sum(1)):
         chances[i, :total] = first_of_subset(total, n)
     best_first = np.argsort(-scores.score, 1, kind="stable")
     ranks = np.argsort(best_first, 1)
@@ -312,10 +313,10 @@ def first_of_subset(total, n):
 def by_vote(vote, scores, n):
     """The mean over subsets of vote(groups, weights), both [P, n], which gives the shares in a pick."""
     run = scores.run
-    weights = np.where(run.valid, scores.score if scores.weight is None else scores.weight, 0)
+    weights = np.where(run.present, scores.score if scores.weight is None else scores.weight, 0)
     subsets = subsets_of(run, n)
     problems = np.arange(len(run.ids))[:, None]
-    chances = np.zeros(run.valid.shape)
+    chances = np.zeros(run.present.shape)
     for columns in subsets:
         shares = vote(run.answer_groups[problems, columns], weights[problems, columns])
         chances[problems, columns] += shares / len(subsets)
@@ -345,39 +346,39 @@ VOTES_BY = "mean/tail"
 def subsets_of(run, n):
     """[S, P, n] columns: all subsets or, if these are more, SUBSETS random ones, the same for every vote."""
     problems, largest = run.labels.shape
-    if n >= largest or (run.valid.all() and math.comb(largest, n) < SUBSETS):
+    if n >= largest or (run.present.all() and math.comb(largest, n) < SUBSETS):
         subsets = np.array([*itertools.combinations(range(largest), min(n, largest))])
         return np.broadcast_to(subsets[:, None], (len(subsets), problems, subsets.shape[1]))
-    noise = np.random.default_rng(SEED).random((SUBSETS, problems, largest))
-    noise = np.where(run.valid, noise, 2)  # padding is drawn last
+    noise = np.random.default_rng(DRAWING_SEED).random((SUBSETS, problems, largest))
+    noise = np.where(run.present, noise, 2)  # what is empty is drawn last
     return np.sort(np.argsort(noise, -1)[:, :, :n], -1)
 
 
 # ---- Rows: a method each -----------------------------------------------------------------------------------
 
 
-def make_rows(runs: list[RunArrays], greedy: RunArrays | None, by_rule: dict, by_scorer: dict) -> list[Row]:
+def make_rows(runs: list[RunArrays], greedy, by_rule: dict, by_scorer: dict) -> list[Method]:
     """The rows of all methods, in the order of the tables."""
     without = [Scores(run) for run in runs]
-    rows = [make_row("random", "random", at_random, without)]
+    rows = [measure("random", "random", at_random, without)]
     if greedy:
-        rows.append(make_row("greedy", "greedy", at_random, [Scores(greedy)]))
-    rows += [make_row(rule, "confidence", by_score, scores) for rule, scores in by_rule.items()]
+        rows.append(measure("greedy", "greedy", at_random, [Scores(greedy)]))
+    rows += [measure(rule, "confidence", by_score, scores) for rule, scores in by_rule.items()]
     can_vote = all((run.answer_groups >= 0).any() for run in runs)  # else answers cannot be equal
     votes = []
     for name, vote in VOTES.items() if can_vote else ():
-        votes.append(make_row(name, "vote", partial(by_vote, vote), by_rule[VOTES_BY]))
+        votes.append(measure(name, "vote", partial(by_vote, vote), by_rule[VOTES_BY]))
     scorers = [(*name_scorer(key), by_scorer[key]) for key in by_scorer if not study_of(key)]
     for name, calibration, scores in sorted(scorers, key=lambda scorer: (scorer[0].lower(), scorer[1])):
-        rows.append(make_row(name, "scorer", by_score, scores, calibration))
+        rows.append(measure(name, "scorer", by_score, scores, calibration))
         if can_vote and all(each.weight is not None for each in scores):
             vote = partial(by_vote, weighted_majority)
-            votes.append(make_row(f"{name}, weighted vote", "vote", vote, scores, calibration))
+            votes.append(measure(f"{name}, weighted vote", "vote", vote, scores, calibration))
     rows += votes
     if all({row["id"] for row in run.answers} >= {*run.ids} for run in runs):
         rows.append(row_of_answers(runs))
     truth = [Scores(run, run.labels - ~run.judged) for run in runs]
-    return [*rows, make_row("oracle", "oracle", by_score, truth)]
+    return [*rows, measure("oracle", "oracle", by_score, truth)]
 
 
 def row_of_answers(runs):
@@ -385,13 +386,13 @@ def row_of_answers(runs):
     of_answers = []
     for run in runs:
         answers = {*common.keys_of(run.answers)}
-        chosen = padded([key in answers for key in common.keys_of(run.rollouts)], run.places)
+        chosen = by_problem([key in answers for key in common.keys_of(run.rollouts)], run.places)
         gone = {run.ids[place] for place in np.flatnonzero(chosen.sum(1) == 0)}
-        of_answers.append(Scores(run, chosen, left_out=gone))
+        of_answers.append(Scores(run, chosen, excluded=gone))
     scorers = {row.get("scorer") or "" for run in runs for row in run.answers}
     calibration = "+".join(sorted({name_scorer(name)[1] for name in scorers}))
     n = max(run.labels.shape[1] for run in runs)
-    row = make_row("answers.jsonl, 04's choice", "choice", by_score, of_answers, calibration, sizes=[n])
+    row = measure("answers.jsonl, 04's choice", "choice", by_score, of_answers, calibration, sizes=[n])
     costs = [cost for run in runs for cost in costs_of_answers(run.path, run.answers)]
     row.in_sample = any(cost.get("learned") for cost in costs)
     return row
@@ -406,34 +407,32 @@ def name_scorer(key):
     return f"{name} ({suffix})" if suffix else name, ""
 
 
-def make_row(name, kind, pick, of_method, calibration="", sizes=None):
-    """pick: see Picks. of_method: the Scores of each evaluation run, calibration run and scorer seed."""
+def measure(name, kind, pick, of_method, calibration="", sizes=None):
+    """of_method: the Scores of each evaluation run, calibration run and scorer seed; pick: see Picks."""
     largest = max(scores.run.labels.shape[1] for scores in of_method)
     sizes = sizes or [n for n in SIZES if n < largest] + [largest]
-    right = []  # [scores, P]
-    accuracies = []  # [scores, sizes]
+    credits = []  # [scores, sizes, P]
     cut = []
     for scores in of_method:
         picks = [pick(scores, n) for n in sizes]
-        credits = [credit_of(scores, chances) for chances in picks]
-        right.append(credits[-1])
-        if np.isnan(right[-1]).all():
+        credits.append([credit_of(scores, chances) for chances in picks])
+        if np.isnan(credits[-1][-1]).all():
             common.die(f"{scores.run.path}: nothing that {name} picks has a label; labels.jsonl says why")
-        accuracies.append([np.nanmean(credit) for credit in credits])
-        cut.append((scores.run.cut * picks[-1]).sum(1)[kept_problems(scores)].mean())
-    is_judged = np.isfinite(right)  # [scores, P]
-    right = np.ma.masked_invalid(right).mean(0).filled(np.nan)
-    curve = np.mean(accuracies, 0).tolist()
-    row = Row(
-        method=name, kind=kind, calibration=calibration,
-        problems=mean_of(is_judged.sum(1)),
-        unjudged=mean_of(kept_problems(scores).sum() for scores in of_method) - mean_of(is_judged.sum(1)),
+        cut.append((scores.run.cut * picks[-1]).sum(1)[counted(scores)].mean())
+    accuracies = np.nanmean(credits, 2)  # [scores, sizes]
+    curve = accuracies.mean(0).tolist()
+    right = np.ma.masked_invalid([of_sizes[-1] for of_sizes in credits])  # [scores, P]
+    problems = mean_of(right.count(1))
+    right = right.mean(0).filled(np.nan)
+    row = Method(
+        method=name, kind=kind, calibration=calibration, problems=problems,
+        unjudged=mean_of(counted(scores).sum() for scores in of_method) - problems,
         correct=float(np.nansum(right)), right=right,
-        accuracy=curve[-1], std=std_of([of_sizes[-1] for of_sizes in accuracies]),
+        accuracy=curve[-1], std=std_of(accuracies[:, -1]),
         runs=len(accuracies), over=name_varied(of_method),
         curve=dict(zip(map(str, sizes), curve)), curve_std=std_of(accuracies),
         cut=mean_of(cut),
-        in_sample=any({*(scores.cost.get("learned") or ())} - scores.left_out for scores in of_method),
+        in_sample=any({*(scores.cost.get("learned") or ())} - scores.excluded for scores in of_method),
         domains_right=mean_of(scores.cost.get("domains_right") for scores in of_method),
     )  # fmt: skip
     if kind in ("confidence", "scorer"):
@@ -445,20 +444,20 @@ def make_row(name, kind, pick, of_method, calibration="", sizes=None):
 
 
 def credit_of(scores, chances):
-    """[P]: the chance of a pick with a label to be right; NaN without one, or where a problem is left out."""
+    """[P]: the chance of a pick with a label to be right; NaN without one, or where it does not count."""
     right = (scores.run.labels * chances).sum(1)
     judged = 1 - (~scores.run.judged * chances).sum(1)  # or nothing is picked, which is wrong
-    is_judged = kept_problems(scores) & (judged > 1e-9)
+    is_judged = counted(scores) & (judged > 1e-9)
     return np.divide(right, judged, out=np.full(len(right), np.nan), where=is_judged)
 
 
-def kept_problems(scores):
-    """bool [P]"""
-    return np.array([problem not in scores.left_out for problem in scores.run.ids])
+def counted(scores):
+    """Return bool [P]: which problems count for a method."""
+    return np.array([problem not in scores.excluded for problem in scores.run.ids])
 
 
 def name_varied(of_method):
-    """What varies: "3 eval × 2 cal × 3 seeds"."""
+    """Return what varies, such as "3 eval × 2 cal × 3 seeds"."""
     sources = zip(*((scores.run.path, scores.calibration_run, scores.seed) for scores in of_method))
     counts = dict(zip(("eval", "cal", "seeds"), [len({*values}) for values in sources]))
     varied = " × ".join(f"{count} {name}" for name, count in counts.items() if count > 1)
@@ -470,14 +469,14 @@ def std_of(values):
 
 
 def mean_of(values):
-    """The mean of those that are not None."""
+    """Return the mean of the values that are not None, or None without one."""
     values = [value for value in values if value is not None]
     return float(np.mean(values)) if values else None
 
 
 def auroc_within(scores):
     """The mean over problems of the AUROC of a problem's rollouts."""
-    rows = scores.run.judged & kept_problems(scores)[:, None]
+    rows = scores.run.judged & counted(scores)[:, None]
     right = scores.run.labels > 0
     return mean_of(auroc(right[i][rows[i]], scores.score[i][rows[i]]) for i in range(len(rows)))
 
@@ -522,7 +521,7 @@ def cost_of(of_method):
 # ---- Comparison: Δ to the best confidence rule, and the share of the gap to the oracle that is closed ------
 
 
-def compare(rows: list[Row], families: list):
+def compare(rows: list[Method], families: list):
     """Add `against` to all rows: how far each is above the rules that are best, chosen with hindsight."""
     (oracle,) = [row for row in rows if row.kind == "oracle"]
     by_rule = {row.method: row for row in rows if row.kind == "confidence"}
@@ -551,14 +550,14 @@ def with_interval(difference: np.ndarray, families: list) -> dict:
 @lru_cache(maxsize=4)
 def family_draws(n):
     """float [DRAWS, n]: how often each of n families is drawn."""
-    return np.random.default_rng(SEED).multinomial(n, [1 / n] * n, DRAWS).astype(float)
+    return np.random.default_rng(DRAWING_SEED).multinomial(n, [1 / n] * n, DRAWS).astype(float)
 
 
 # ---- Studies: scorers of 03 --study, which differ in one thing ---------------------------------------------
 
 
 def evaluate_study(study, runs, by_scorer):
-    """The rows of a study. What a scorer of some row learned from is left out of all rows of that seed."""
+    """Return the rows of a study. What a scorer learned from is excluded from all rows of that seed."""
     keys = sorted(key for key in by_scorer if study_of(key) == study)
     learned = defaultdict(set)  # scorer seed -> ids of problems
     for scores in itertools.chain(*(by_scorer[key] for key in keys)):
@@ -567,14 +566,14 @@ def evaluate_study(study, runs, by_scorer):
     for key in keys:
         _, name, calibration = STUDY_METHOD.fullmatch(key).groups()
         if study == "halves" and name == "other":  # the paper's row is of all problems
-            rows.append(make_row("other, all problems", "scorer", by_score, by_scorer[key], calibration))
+            rows.append(measure("other, all problems", "scorer", by_score, by_scorer[key], calibration))
             if not any(learned.values()):  # without a scorer of the half there is no other half
                 continue
         for scores in by_scorer[key]:
-            scores.left_out = learned[scores.seed]
-            if not kept_problems(scores).any():
+            scores.excluded = learned[scores.seed]
+            if not counted(scores).any():
                 common.die(f"{scores.run.path}: the scorers of --study {study} learned from all its problems")
-        rows.append(make_row(name, "scorer", by_score, by_scorer[key], calibration))
+        rows.append(measure(name, "scorer", by_score, by_scorer[key], calibration))
     return sorted(rows, key=lambda row: [float(number) for number in re.findall(r"\.?\d+", row.method)])
 
 
@@ -585,19 +584,19 @@ SUMMARY_VOTES = (*VOTES, "SCaTR, weighted vote", "SCaTR+, weighted vote")
 
 
 def as_table(rows):
-    """All columns that are not empty in all rows."""
+    """Return a table of {column: cell} rows, without the columns that are empty in all of them."""
     rows = [*rows]
     header = [*dict.fromkeys(name for row in rows for name in row if row[name] is not None)]
     return common.table(header, [[row.get(column) for column in header] for row in rows])
 
 
-def percent(value, digits=1, sign=""):
-    """0.123 -> 12.3; what is added makes no number "-0.0"."""
+def as_percent(value, digits=1, sign=""):
+    """Return 0.123 as 12.3; what is added makes no number "-0.0"."""
     return None if value is None else f"{round(100 * value, digits) + 0.0:{sign}.{digits}f}"
 
 
 def percent_and_std(mean, std):
-    return percent(mean) if std is None else f"{percent(mean)} ± {percent(std)}"
+    return as_percent(mean) if std is None else f"{as_percent(mean)} ± {as_percent(std)}"
 
 
 def accuracy_of(row):
@@ -605,8 +604,8 @@ def accuracy_of(row):
     return percent_and_std(row.accuracy, row.std) + in_sample
 
 
-def best_of(n, row):
-    """The accuracy with n rollouts a problem; n is a text, as in `row.curve`."""
+def accuracy_with(n, row):
+    """Return the accuracy with n rollouts a problem; n is a text, as in `row.curve`."""
     if n not in row.curve:
         return f"N < {n}"
     stds = dict(zip(row.curve, row.curve_std or ()))
@@ -614,15 +613,15 @@ def best_of(n, row):
 
 
 def gap_closed(row):
-    return percent(row.against[PAPERS_BEST]["gap_closed"]) or "gap too small"
+    return as_percent(row.against[PAPERS_BEST]["gap_closed"]) or "gap too small"
 
 
 def domains_right(row):
-    return percent(row.domains_right)
+    return as_percent(row.domains_right)
 
 
-def number(value, unit=1):
-    """Three digits; from a hundred on, none after the point."""
+def three_digits(value, unit=1):
+    """Return a value in three digits; from a hundred on, none after the point."""
     if value is None:
         return None
     return f"{value / unit:,.0f}" if value >= 100 * unit else f"{value / unit:.3g}"
@@ -637,7 +636,7 @@ def summary_tables(sections):
             if len({section["model"] for section in sections}) > 1:
                 title = f"{section['model']}: {title}"
             cells = {name: accuracy_of(row) for name, row in summary_rows(section, calibration).items()}
-            columns.append({"picked by": title} | cells | {"cut %": percent(section["cut"])})
+            columns.append({"picked by": title} | cells | {"cut %": as_percent(section["cut"])})
     names = [*dict.fromkeys(name for cells in columns for name in [*cells][:-2]), "oracle", "cut %"]
     for i in range(0, len(columns), SUMMARY_COLUMNS):
         several = columns[i : i + SUMMARY_COLUMNS]
@@ -650,7 +649,7 @@ def calibrations_of(section: dict) -> list[str]:
     return sorted({row.calibration for row in rows} - {""}) or [""]
 
 
-def summary_rows(section: dict, calibration: str) -> dict[str, Row]:
+def summary_rows(section: dict, calibration: str) -> dict[str, Method]:
     """{name: row} of a calibration set: of the confidence rules the best ones, of the votes SUMMARY_VOTES."""
     rows = {}
     for row in section["rows"]:
@@ -672,7 +671,7 @@ def name_of(row):
 
 
 def columns_of(row):
-    return {"method": name_of(row), "calibrated on": row.calibration, "cut %": percent(row.cut)}
+    return {"method": name_of(row), "calibrated on": row.calibration, "cut %": as_percent(row.cut)}
 
 
 def methods_table(section):
@@ -680,20 +679,20 @@ def methods_table(section):
         correct = f"{row.correct:.1f}".removesuffix(".0")
         cells = {"accuracy %": accuracy_of(row), "over": row.over}
         cells["right/problems"] = f"{correct}/{row.problems:.0f}"
-        cells["not judged"] = number(row.unjudged or None)
+        cells["not judged"] = three_digits(row.unjudged or None)
         cells["domains right %"] = domains_right(row)
         for best, gain in row.against.items():
-            interval = f"[{percent(gain['low'])}, {percent(gain['high'])}]"
-            cells[f"Δ to the {best} [95 %]"] = f"{percent(gain['delta'], sign='+')} {interval}"
+            interval = f"[{as_percent(gain['low'])}, {as_percent(gain['high'])}]"
+            cells[f"Δ to the {best} [95 %]"] = f"{as_percent(gain['delta'], sign='+')} {interval}"
         cells["closed %"] = gap_closed(row)
         yield columns_of(row) | cells
 
 
 def curves_table(section):
     for row in shown_rows(section):
-        cells = {f"N={n}": best_of(n, row) for n in row.curve}
+        cells = {f"N={n}": accuracy_with(n, row) for n in row.curve}
         cells["AUROC"] = None if row.auroc is None else f"{row.auroc:.3f}"
-        yield columns_of(row) | cells | {"over": row.over, "problems": number(row.problems)}
+        yield columns_of(row) | cells | {"over": row.over, "problems": three_digits(row.problems)}
 
 
 def rules_table(section):
@@ -704,24 +703,26 @@ def rules_table(section):
             ways[statistic][way] = row
     for statistic, rows in ways.items():
         cells = {way: accuracy_of(row) for way, row in rows.items()}
-        yield {"statistic": statistic} | cells | {"cut %": percent(mean_of(row.cut for row in rows.values()))}
+        cut = mean_of(row.cut for row in rows.values())
+        yield {"statistic": statistic} | cells | {"cut %": as_percent(cut)}
 
 
 def reliability_table(section):
     for row in section["rows"]:
         if row.reliability:
             found = row.reliability
-            cells = {"p is off by, %": percent(found["off"]), "Brier score": number(found["brier"])}
-            cells["picked: p → right, %"] = f"{percent(found['picked'], 0)} → {percent(row.accuracy, 0)}"
-            for tenth, (p, right) in enumerate(found["tenths"], 1):
-                cells[f"tenth {tenth}"] = f"{percent(p, 0)} → {percent(right, 0)}"
+            cells = {"p is off by, %": as_percent(found["off"]), "Brier score": three_digits(found["brier"])}
+            pairs = {"picked: p → right, %": (found["picked"], row.accuracy)}
+            pairs |= {f"tenth {tenth}": pair for tenth, pair in enumerate(found["tenths"], 1)}
+            for column, (p, right) in pairs.items():
+                cells[column] = f"{as_percent(p, 0)} → {as_percent(right, 0)}"
             yield columns_of(row) | cells
 
 
 def cost_table(section):
     for row in section["rows"]:
         if row.cost:
-            cells = {column: number(row.cost[name], unit) for name, (column, unit) in COSTS.items()}
+            cells = {column: three_digits(row.cost[name], unit) for name, (column, unit) in COSTS.items()}
             cells |= {"trained on": row.cost["train_device"], "scored on": row.cost["device"]}
             yield columns_of(row) | cells | {"accuracy %": accuracy_of(row)}
 
@@ -786,7 +787,7 @@ def report(args):
     results = {"command": the_command(), "sets": dict(zip(PAPERS_SETS, args.sets))}
     results["sections"] = [change_rows(section, fields_of) for section in sections]
     common.write_json(out / "results.json", results)
-    summary = [*summarise(sections)]
+    summary = [*summary_paragraphs(sections)]
     details = [text for section in sections for text in describe(section, out, args.plots)]
     made_by = f"This report was made by\n\n    {the_command()}\n"
     with common.atomic(out / "report.md") as file:
@@ -806,22 +807,22 @@ def change_rows(section, change):
 
 def make_section(model, dataset, paths, args):
     """What results.json has of one model and data set."""
-    runs, greedy, left_out = load_repetitions(paths)
+    runs, greedy, excluded = load_repetitions(paths)
     by_scorer, not_read = read_all_scores(runs, args.only, args.study)
     studies = {study: evaluate_study(study, runs, by_scorer) for study in args.study}
     rows = make_rows(runs, greedy, score_by_rules(runs), by_scorer)
     compare(rows, runs[0].families)
-    n = mean_of(run.valid.sum(1).mean() for run in runs)
+    n = mean_of(run.present.sum(1).mean() for run in runs)
     title = f"{model} on {dataset}: {len(runs[0].ids)} problems, N={n:.4g}"
     if len(runs) > 1:
         title += f", {len(runs)} runs"
     notes = []
-    if unjudged := sum((run.valid & ~run.judged).sum() for run in runs):
+    if unjudged := sum((run.present & ~run.judged).sum() for run in runs):
         notes.append(f"{dataset}: {unjudged} answers have no label: a row leaves out where it picks one")
     for path in greedy_beside(paths[0]) if greedy is None else ():
         notes.append(f"{dataset}: no row for {path}: its problems are others")
-    if left_out:
-        notes.append(f"{dataset}: {len(left_out)} problems left out of all rows: no answer could be judged")
+    if excluded:
+        notes.append(f"{dataset}: {len(excluded)} problems left out of all rows: no answer could be judged")
     for why in sorted({*not_read.values()}):
         names = [name for name in not_read if not_read[name] == why]
         if len(names) > 4:
@@ -829,13 +830,13 @@ def make_section(model, dataset, paths, args):
         notes.append(f"{dataset}: no row for {', '.join(names)}: {why}")
     return {
         "title": title, "notes": notes, "model": model, "dataset": dataset,
-        "cut": mean_of(run.cut[run.valid].mean() for run in runs), "runs": [str(run.path) for run in runs],
+        "cut": mean_of(run.cut[run.present].mean() for run in runs), "runs": [str(run.path) for run in runs],
         "seeds": sorted({scores.seed for scores in itertools.chain(*by_scorer.values())} - {""}),
         "metas": [run.meta for run in runs], "rows": rows, "studies": studies,
     }  # fmt: skip
 
 
-def summarise(sections):
+def summary_paragraphs(sections):
     """Yield the paragraphs that are printed and that begin report.md."""
     lines = [line for section in sections for line in [section["title"], *section["notes"]]]
     yield "\n".join(f"- {line}" for line in lines)
@@ -968,7 +969,7 @@ def score_rollouts(run, name, verifier, cost, *made_of):
 
 
 def origin_of(*parts):
-    """What is written beside scores that are made of these: their stamp, and those of files among them."""
+    """Return what is written beside scores: the command, the stamp of these parts, and those of the files."""
     files = {str(part): common.stamp(part) for part in parts if isinstance(part, Path)}
     return {"command": the_command(), "stamp": common.stamp(*parts), "made_of": files}
 
@@ -1029,7 +1030,7 @@ RANK, ALPHA, DROPOUT = 16, 32, 0.05
 BATCH = 16  # rollouts a step
 WARM_UP = 100  # steps to the full learning rate, at most half of all; then a straight line to zero
 CLIP = 1.0  # norm of the gradient
-QUESTION = """\
+LORA_QUESTION = """\
 Determine the correctness of the following answer:
 Problem: {problem}
 Answer: {answer}
@@ -1046,7 +1047,7 @@ def lora(args):
     words = [tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in ("yes", "no")]
 
     def write(problem, answer):
-        return direct_prompt(tokenizer, QUESTION.format(problem=problem["prompt"], answer=answer))
+        return direct_prompt(tokenizer, LORA_QUESTION.format(problem=problem["prompt"], answer=answer))
 
     def judge(ids):
         yes, no = next_logits(model, ids)[words]
@@ -1146,7 +1147,7 @@ def learn_from(model, ids, word, batch_size):
 
 
 def training_flops(model, lengths):
-    """For each token 2 a weight that it uses forward, 2 backward, 2 more where that learns; and attention."""
+    """Return 2 a token and weight forward, 2 backward, 2 more where the weight learns; and attention's."""
     config = model.config.get_text_config()
     experts = getattr(config, "num_experts", None) or getattr(config, "num_local_experts", None) or 1
     share = (getattr(config, "num_experts_per_tok", None) or 1) / experts  # of weights [experts, in, out]
@@ -1261,7 +1262,7 @@ def route(args):
         with torch.inference_mode():
             domains = {row["id"]: ask(row["prompt"]) for row in problems}
         right = [domains[row["id"]] == row["kind"] for row in problems if row["kind"] in DOMAINS.values()]
-        print(f"{run}: domains right %: {percent(mean_of(right))} ({sum(right)}/{len(right)})")
+        print(f"{run}: domains right %: {as_percent(mean_of(right))} ({sum(right)}/{len(right)})")
         for name, pair in pairs.items():
             file = run / "scores" / f"{name}.jsonl"
             common.write_jsonl(file, routed_scores(run, domains, *pair, scorers))
@@ -1281,7 +1282,7 @@ def pair_name(*paths):
 
 
 def likeliest_answer(model, tokenizer, ids):
-    """To a prompt, of at most MOST_SAID tokens."""
+    """Return the likeliest answer to a prompt, of at most MOST_SAID tokens."""
     said = []
     while len(said) < MOST_SAID and not {*said} & {*tokenizer.all_special_ids}:
         said.append(int(next_logits(model, ids + said).argmax()))
@@ -1326,13 +1327,17 @@ def the_paper():
     return content
 
 
+def as_method(fields):
+    return Method(**fields)
+
+
 @dataclass
 class Results:
     """All that was found of a model."""
 
     names: dict  # a data set of the paper -> the one in its place
     sections: list = field(default_factory=list)
-    rows: dict = field(default_factory=dict)  # (test set, row or STUDY-ROW, calibration set) -> Row
+    rows: dict = field(default_factory=dict)  # (test set, row or STUDY-ROW, calibration set) -> Method
 
     def add(self, section):
         self.sections.append(section)
@@ -1344,18 +1349,18 @@ class Results:
                 self.rows[section["dataset"], f"{study}-{row.method}", row.calibration] = row
 
     def row(self, name, calibration, test):
-        """None if it is missing."""
+        """Return the Method of this name, or None if it is missing."""
         calibration = "+".join(self.names[name] for name in calibration.split("+"))
         test = self.names[test]
         return self.rows.get((test, name, calibration)) or self.rows.get((test, name, ""))
 
 
 def points_above(row, *others):
-    return percent(row.accuracy - max(other.accuracy for other in others), sign="+")
+    return as_percent(row.accuracy - max(other.accuracy for other in others), sign="+")
 
 
 def cost_of_row(name, row):
-    return row.cost and number(row.cost[name], COSTS[name][1])
+    return row.cost and three_digits(row.cost[name], COSTS[name][1])
 
 
 def times_as_much(name, row, other):
@@ -1364,17 +1369,17 @@ def times_as_much(name, row, other):
         return None
     if name == "ms_per_rollout" and row.cost["device"] != other.cost["device"]:
         return "other device"
-    return f"{number(costs[0] / costs[1])}×"
+    return f"{three_digits(costs[0] / costs[1])}×"
 
 
 def problem_count(row):
-    return number(row.problems)
+    return three_digits(row.problems)
 
 
 SHOWN = {  # what a column shows, of its rows; None where it is missing
     "accuracy": accuracy_of, "points above": points_above,
     "% of gap closed": gap_closed, "domains right %": domains_right, "problems": problem_count,
-    **{f"best of {n}": partial(best_of, n) for n in ("4", "8", "12")},
+    **{f"best of {n}": partial(accuracy_with, n) for n in ("4", "8", "12")},
     **{name: partial(cost_of_row, name) for name in COSTS},
     **{f"times {name}": partial(times_as_much, name) for name in COSTS},
 }  # fmt: skip
@@ -1392,7 +1397,7 @@ def paper(args):
         for section in content["sections"]:
             results = models.setdefault(section["model"], Results(content["sets"]))
             try:
-                results.add(change_rows(section, row_of))
+                results.add(change_rows(section, as_method))
             except TypeError:
                 common.die(f"{file} was made by another version of this file: make that report again")
     out = Path(args.out or os.path.commonpath([Path(file).absolute().parent for file in args.results]))
@@ -1409,10 +1414,6 @@ def paper(args):
         file.write(text + "\n")
     missing = len(re.findall(rf"\| +{MISSING} (?=\|)", text))
     print(f"{out / 'paper.md'}: {count} tables of the paper; {missing} cells are missing")
-
-
-def row_of(fields):
-    return Row(**fields)
 
 
 def has_papers_sets(places):
@@ -1439,12 +1440,12 @@ def describe_models(models):
             scatr, lora = (costs.get(method) or {} for method in ("SCaTR", "LoRA verifier"))
             row = {"model": model, "data set": dataset, "in the place of": name}
             if section := sections.get(dataset):  # else it is only learned from
-                row["problems"] = number(results.rows[dataset, "random", ""].problems)
+                row["problems"] = three_digits(results.rows[dataset, "random", ""].problems)
                 row |= {"N": section["metas"][0].get("n"), "runs": len(section["runs"])}
-                row["cut %"] = percent(section["cut"])
-            row["configurations"] = number(scatr.get("trials"))
-            row["SCaTR learns from (rollouts)"] = number(scatr.get("examples"))
-            row["LoRA learns from"] = number(lora.get("examples"))
+                row["cut %"] = as_percent(section["cut"])
+            row["configurations"] = three_digits(scatr.get("trials"))
+            row["SCaTR learns from (rollouts)"] = three_digits(scatr.get("examples"))
+            row["LoRA learns from"] = three_digits(lora.get("examples"))
             rows.append(row)
     yield "\n".join(lines)
     yield as_table(rows)

@@ -63,7 +63,7 @@ def blank_row(method, **values):
     """A row of the report of which only these values matter."""
     values = {"method": method, "kind": "confidence" if "/" in method else method} | values
     values = {"best_of": [], "against": {}} | values
-    return report.Row(**dict.fromkeys(report.Row.__annotations__) | values)
+    return report.Method(**dict.fromkeys(report.Method.__annotations__) | values)
 
 
 def table_of(text, title):
@@ -671,8 +671,8 @@ def test_each_name_and_column_is_explained_once(word):
 
 
 def test_numbers_as_people_write_them():
-    assert [report.percent(x, sign="+") for x in (-0.0001, -0.023, 0.1)] == ["+0.0", "-2.3", "+10.0"]
-    assert [report.number(n) for n in (0.123456, 7, 14_848, None)] == ["0.123", "7", "14,848", None]
+    assert [report.as_percent(x, sign="+") for x in (-0.0001, -0.023, 0.1)] == ["+0.0", "-2.3", "+10.0"]
+    assert [report.three_digits(n) for n in (0.123456, 7, 14_848, None)] == ["0.123", "7", "14,848", None]
 
 
 def test_p_is_compared_with_the_share_that_is_right_in_tenths(tmp_path, run_report):
@@ -722,7 +722,7 @@ def test_the_papers_tables_have_its_numbers_beside_ours(paper_runs, run_report, 
     best = max(row["accuracy"] for row in found.rows.values() if report.PAPERS_BEST in row["best_of"])
     assert ours["calibrated → evaluated"] == "kodcode → humaneval" and ours["PRM"] == "missing"
     assert (ours["SCaTR"], ours["Best confidence"]) == (percent(scatr), percent(best))
-    assert ours["Delta"] == report.percent(scatr - best, sign="+")
+    assert ours["Delta"] == report.as_percent(scatr - best, sign="+")
     assert [*papers_table(text, 13)[3].values()][3:] == ["60.6 ± 8.1", "60.6 ± 7.3", "61.7 ± 7.6", "59.6 ± 7.0",
                                                         "59.6 ± 7.8", "60.3 ± 7.3", "59.3 ± 8.1"]  # fmt: skip
     assert "paper" not in text.split("## Table 1: ")[1].split("##")[0].split("The paper has this")[0]
