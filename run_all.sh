@@ -62,11 +62,14 @@ run() { # in the background, because bash handles a signal at once only while it
 
 step() { run "$PYTHON" "$here/$1" "${@:2}"; }
 
-look() { # ARGUMENTS OF 01 -- OF 02 -- ... OF 05 --: refuse what is wrong, and print the model's name and what
-    # each B is: `checked`, or `open KIND` if it can neither teach nor be judged and is asked as that kind
+say() { echo "[$1/5] $2" >&2; }
+
+look() { # ARGUMENTS OF 01 -- OF 02 -- ... OF 05 --: refuse what is wrong, and print a line for each A and B:
+    # the folder of all runs, theirs in it, A, B, and of a B that can neither teach nor be judged its kind
     local said
     said=$("$PYTHON" - "$here" "$@" 2>&1 <<'PY'
 import importlib, os, sys
+from pathlib import Path
 here, *words = sys.argv[1:]
 sys.path.insert(0, here)
 import common
@@ -94,26 +97,26 @@ def check():
         sys.argv[0] = script  # argparse begins its message with it
         step[script] = importlib.import_module(script).parse_args(words[:end])
         del words[:end + 1]
-    check_vectors(step["01_generate"], step["03_train_scorer"])
-    print("fact:", common.model_name(step["01_generate"].model))
-    files = step["01_generate"].datasets
-    for pair in zip(files[::2], files[1::2]):
-        print("fact:", look_at(*pair, step["01_generate"]))
+    sampling = step["01_generate"]
+    check_vectors(sampling, step["03_train_scorer"])
+    base = Path(sampling.out, common.model_name(sampling.model))
+    for pair in zip(sampling.datasets[::2], sampling.datasets[1::2]):
+        print("pair", base, *map(common.short_name, pair), *pair, *look_at(*pair, sampling), sep="\t")
 
 def check_vectors(sampling, training):
     for design in training.design:
         vector = importlib.import_module("03_train_scorer").make_recipe(training, (), 0, design).vector
         layer, _, token = vector.partition("/")
-        flag = f"--layers {','.join(sampling.layers)},{layer}"
+        if layer in sampling.layers and token in common.TOKENS:
+            continue
         if vector in common.EXTRA_INPUTS:
             is_kept, flag = vector in sampling.extra, f"--extra {vector}"
-        elif layer in sampling.layers and token in common.TOKENS:
-            is_kept = True
         else:
             config = common.load_config(sampling.model, sampling.revision)
             n_layers = config.get_text_config().num_hidden_layers
             kept = importlib.import_module("01_generate").layers_of(sampling.layers, n_layers)
             is_kept = len(kept) > 2 if layer == "all" else common.vector_key(vector, n_layers)[0] in kept
+            flag = f"--layers {','.join(sampling.layers)},{layer}"
         if not is_kept:
             common.die(f"FLAGS_03: step 1 would not keep the vector {vector}; set FLAGS_01='{flag}'")
 
@@ -124,11 +127,10 @@ def look_at(a, b, sampling):
         swapped = f" ({b} has them: give MODEL {b} {a}?)" if are_checked(to_answer) else ""
         common.die(f"{a}: no problem has an `answer` or `tests` to learn from, only {fields}{swapped}")
     if are_checked(to_answer):
-        return "checked"
+        return []
     kinds = [sampling.kind] if sampling.kind else sorted({problem["kind"] for problem in to_learn})
     kind = kinds[0] if len(kinds) == 1 else "text"
-    print(f"note: {b}: problems without a kind are {kind}, as those of {a} are {', '.join(kinds)}")
-    return f"open {kind}"
+    return kind, f"{b}: problems without a kind are {kind}, as those of {a} are {', '.join(kinds)}"
 
 def are_checked(problems):
     return any("answer" in problem or "tests" in problem for problem in problems)
@@ -136,11 +138,13 @@ def are_checked(problems):
 common.entry(check, "no step was started")
 PY
     ) || { said=${said##*$'\n'}; fail "${said/error: /}"; }
-    sed -n 's/^note: //p' <<<"$said" >&2
-    sed -n 's/^fact: //p' <<<"$said"
+    echo "$said"
 }
 
-say() { echo "[$1/5] $2" >&2; }
+plan() { # FILE...: refuse too long prompts, and a run that cannot go on
+    local said
+    said=$("$PYTHON" "$here/01_generate.py" "${arguments_01[@]}" --plan "$@" 2>&1) || fail "${said##*error: }"
+}
 
 generate() { # in as many processes as `processes` says, which share the problems
     local rank pid pids=() code=0 other=0 command=("$PYTHON" "$here/01_generate.py" "${arguments_01[@]}" "$@")
@@ -156,7 +160,11 @@ generate() { # in as many processes as `processes` says, which share the problem
     return $other
 }
 
-name_of() { basename "$1" | sed 's/\.json.*//'; } # of a data set's folder, as 01_generate.py names it
+for_all_files() { # plan or generate, and ARGUMENT...: the checked files at once, the open ones as their kinds
+    local i
+    "$@" "${checked_files[@]}"
+    for i in "${!open_files[@]}"; do "$@" "${open_files[i]}" --kind ${open_kinds[i]}; done
+}
 
 runs_of() { # DATA_SET...: print their runs, a line each
     local name seed
@@ -174,11 +182,9 @@ train() { # ARGUMENT...: run 03, and add the scorers that are now as it was aske
 }
 
 scorers_of() { # DATA_SET [BEGINNING]: print those that learned from its runs, whose names begin so
-    local run file
-    for run in "${run_seeds[@]}"; do
-        for file in "${made[@]}"; do
-            if [[ ${file%/*} -ef $base/$1/$run && ${file##*/} = "${2:-}"* ]]; then echo "$file"; fi
-        done
+    local file
+    for file in "${made[@]}"; do
+        [[ $file != "$base/$1/"*/"${2:-}"* ]] || echo "$file"
     done
 }
 
@@ -205,8 +211,7 @@ part_on_a_gpu() { # NAME ARGUMENT...: begin a part of 05, on the next GPU, while
 wait_for() { # GPU...: until their parts have ended
     local gpu
     for gpu in "$@"; do
-        [ -n "${pid_on[gpu]:-}" ] || continue
-        wait ${pid_on[gpu]} || say_missing $? "${part_on[gpu]}"
+        [ -z "${pid_on[gpu]:-}" ] || wait ${pid_on[gpu]} || say_missing $? "${part_on[gpu]}"
         pid_on[gpu]=
     done
 }
@@ -303,94 +308,80 @@ case "${1:-}" in
     -h | --help) sed -n '2,24s/^# \{0,1\}//p' "$here/run_all.sh"; exit ;;
     --python) find_python; exit ;;
 esac
-paper=0 sets=() lora_flags=()
+paper=0 processes= lora_flags=() # processes of step 1: a GPU each, unless something else is said
 if [ "${1:-}" = --paper ]; then
     paper=1
     shift
-    [[ ${1:-} != -* ]] || fail "$1 is no option (bash run_all.sh -h)"
     [ $# -le 1 ] || fail "--paper takes a model, or nothing for the demo's (bash run_all.sh -h)"
+fi
+[[ ${1:-} != -* ]] || fail "$1 is no option (bash run_all.sh -h)"
+if [ $# -eq 0 ]; then # the demo's model
+    cores=$(env -u OMP_NUM_THREADS nproc)
+    export OMP_NUM_THREADS=1 # threads of so small a model only wait for each other
+    FLAGS_03=${FLAGS_03:---configs 2 --rollouts 8} # the paper: 100 configurations, all rollouts
+fi
+if [ $paper = 1 ]; then
     sets=(humaneval kodcode math500 aime25 aime24 openthoughts)
     if [ $# -eq 0 ]; then # the demo's files in these places; two are made of the last of their problems
         OUT=${OUT:-runs/demo} N=${N:-8} LIMIT=${LIMIT:-16} RUNS=${RUNS:-1} SEEDS=${SEEDS:-32 42} PRMS=${PRMS-}
         paper_folder=$OUT/paper lora_flags=(--limit 4) # LoRA is most of the work
-        FLAGS_03=${FLAGS_03:---configs 2 --rollouts 8}
-        export OMP_NUM_THREADS=1 # threads of so small a model only wait for each other
         mkdir -p "$OUT"
         tail -n 100 "$here/demo/math_b.jsonl" >"$OUT/math_c.jsonl"
         tail -qn 8 "$here/demo/math_a.jsonl" "$here/demo/code_a.jsonl" >"$OUT/both_c.jsonl"
         sets=("$here/demo/"{code_a,code_b,math_a,math_b}.jsonl "$OUT/"{math_c,both_c}.jsonl)
     fi
-    set -- "${1:-$here/demo/model}" "${sets[@]:0:4}"
+    set -- "${1:-$here/demo/model}" "${sets[@]}"
     RUNS=${RUNS:-3} BOTH=1 FLAGS_01="--max-new-tokens 0 ${FLAGS_01:-}"
     PRMS=${PRMS-Gen-Verse/ReasonFlux-PRM-1.5B Gen-Verse/ReasonFlux-PRM-7B}
-    shopt -s nullglob
-fi
-[[ ${1:-} != -* ]] || fail "$1 is no option (bash run_all.sh -h)"
-if [ $# -eq 1 ] || [ $# -gt 0 -a $(($# % 2)) -eq 0 ]; then
-    fail "give MODEL A B, or nothing for the demo (bash run_all.sh -h)"
-fi
-N=${N:-16} RUNS=${RUNS:-1} SEEDS=${SEEDS:-32 42 52} BOTH=${BOTH:-1} OUT=${OUT:-runs}
-[[ $RUNS =~ ^[1-9][0-9]*$ ]] || fail "RUNS is '$RUNS'; give a whole number from 1"
-[[ $BOTH = [01] ]] || fail "BOTH is '$BOTH'; give 1 or 0"
-processes= gpus= # of step 1; that --paper shares among parts
-if [ $# -eq 0 ]; then
+elif [ $# -eq 0 ]; then
     set -- "$here/demo/model" "$here/demo/"{math_a,math_b,code_a,code_b}.jsonl
-    processes=$(env -u OMP_NUM_THREADS nproc) # a process of this model keeps one core busy, not more
-    [ "$processes" -le 4 ] || processes=4
-    export OMP_NUM_THREADS=1
-    FLAGS_03=${FLAGS_03:---configs 2 --rollouts 8} # the paper: 100 configurations, all rollouts
-elif [ $paper = 0 ]; then
+    processes=$((cores < 4 ? cores : 4)) # each keeps one core busy, not more
+elif [ $# -lt 3 ] || [ $(($# % 2)) -eq 0 ]; then
+    fail "give MODEL A B, or nothing for the demo (bash run_all.sh -h)"
+else
     FLAGS_03="--configs 30 ${FLAGS_03:-}" # more picked no more right answers (tests/README.md)
 fi
+RUNS=${RUNS:-1} SEEDS=${SEEDS:-32 42 52} BOTH=${BOTH:-1}
+[[ $RUNS =~ ^[1-9][0-9]*$ ]] || fail "RUNS is '$RUNS'; give a whole number from 1"
+[[ $BOTH = [01] ]] || fail "BOTH is '$BOTH'; give 1 or 0"
 export FLAGS_01 FLAGS_02 FLAGS_03 FLAGS_04 FLAGS_05
 
 PYTHON=$(find_python)
-arguments_01=("$1" -n "$N" --out "$OUT" ${LIMIT:+--limit "$LIMIT"} ${FLAGS_01:-})
+files=("${@:2}")
+arguments_01=("$1" ${N:+-n "$N"} --out "${OUT:-runs}" ${LIMIT:+--limit "$LIMIT"} ${FLAGS_01:-})
 arguments_03=(--separate --design scatr scatr+ logistic --seed $SEEDS ${FLAGS_03:-})
-facts=$(look "${arguments_01[@]}" "${@:2}" "${sets[@]:4}" -- RUN ${FLAGS_02:-} -- RUN "${arguments_03[@]}" \
+facts=$(look "${arguments_01[@]}" "${files[@]}" -- RUN ${FLAGS_02:-} -- RUN "${arguments_03[@]}" \
     -- RUN ${FLAGS_04:-} -- RUN ${FLAGS_05:-} --) || exit
-mapfile -t facts <<<"$facts"
-base=$OUT/${facts[0]}
-studies=$base/studies
-more=() aime24= openthoughts= # the paper's data sets that are in no pair: files, names
-if [ $paper = 1 ]; then
-    more=("${sets[@]:4}")
-    mapfile -t set_names < <(for set in "${sets[@]}"; do name_of "$set"; done)
-    read -r humaneval kodcode math500 aime25 aime24 openthoughts <<<"${set_names[*]}"
-    pairs=($humaneval $kodcode $math500 $aime25)
-fi
 
 # Direction i calibrates on the runs of the data set calibrate_on[i] and selects on those of select_on[i].
-files=("${@:2}") names=() calibrate_on=() select_on=() run_seeds=()
-checked_files=("${more[@]}") open_files=() open_kinds=() greedy_files=() made=()
-for ((i = 0; i < RUNS; i++)); do run_seeds+=($((32 + 10 * i))); done
-for ((i = 0; i < ${#files[@]}; i += 2)); do
-    file=${files[i + 1]}
-    a=$(name_of "${files[i]}") b=$(name_of "$file")
-    [ "$a" != "$b" ] || fail "A and B are both named '$a' (select on other problems than you calibrate on)"
-    names+=("$a" "$b")
-    calibrate_on+=("$a") select_on+=("$b") checked_files+=("${files[i]}")
-    if [ "${facts[i / 2 + 1]}" != checked ]; then
-        open_files+=("$file") open_kinds+=("${facts[i / 2 + 1]#open }")
+names=() calibrate_on=() select_on=() run_seeds=() made=()
+checked_files=() open_files=() open_kinds=() greedy_files=() greedy_runs=()
+while IFS=$'\t' read -r mark folder a b file_a file_b kind note; do
+    [ "$mark" = pair ] || continue # else something that a script has said
+    base=$folder
+    names+=("$a" "$b") calibrate_on+=("$a") select_on+=("$b") checked_files+=("$file_a")
+    if [ -n "$kind" ]; then
+        echo "$note" >&2
+        open_files+=("$file_b") open_kinds+=("$kind")
         continue
     fi
-    checked_files+=("$file") greedy_files+=("$file")
-    if [ "$BOTH" != 0 ]; then
-        calibrate_on+=("$b") select_on+=("$a") greedy_files+=("${files[i]}")
+    checked_files+=("$file_b") greedy_files+=("$file_b") greedy_runs+=("$base/$b/greedy")
+    if [ "$BOTH" = 1 ]; then
+        calibrate_on+=("$b") select_on+=("$a") greedy_files+=("$file_a") greedy_runs+=("$base/$a/greedy")
     fi
-done
-learn_from=("${calibrate_on[@]}" ${openthoughts:-})
-names+=(${aime24:-} ${openthoughts:-})
+done <<<"$facts"
 twice=$(printf '%s\n' "${names[@]}" | sort | uniq -d | head -n 1)
-[ -z "$twice" ] || fail "two of these are named '$twice'; give a file once, or rename one"
-plan() { # FILE...: of too long prompts, or of a run that cannot go on
-    local said
-    said=$("$PYTHON" "$here/01_generate.py" "${arguments_01[@]}" --plan "$@" 2>&1) || fail "${said##*error: }"
-}
-plan "${checked_files[@]}"
-for i in "${!open_files[@]}"; do plan "${open_files[i]}" --kind ${open_kinds[i]}; done
+[ -z "$twice" ] || fail "two are named '$twice'; rename one (select on other problems than you calibrate on)"
+if [ $paper = 1 ]; then # the last two data sets are in no pair
+    read -r humaneval kodcode math500 aime25 aime24 openthoughts <<<"${names[*]}"
+    pairs=("${names[@]:0:4}") calibrate_on=("${calibrate_on[@]:0:4}") select_on=("${select_on[@]:0:4}")
+    greedy_files=("${greedy_files[@]:0:4}") greedy_runs=("${greedy_runs[@]:0:4}")
+fi
+learn_from=("${calibrate_on[@]}" ${openthoughts:-})
+for ((i = 0; i < RUNS; i++)); do run_seeds+=($((32 + 10 * i))); done
+for_all_files plan
 
-log=$base/run_all.log
+log=$base/run_all.log studies=$base/studies
 mkdir -p "$base" 2>/dev/null && [ -w "$base" ] || fail "cannot write to $base; choose another OUT"
 trap 'stop 130' INT
 trap 'stop 143' TERM
@@ -407,22 +398,16 @@ if [ -z "$processes" ]; then
     processes=$gpus
     [[ ${FLAGS_01:-} != *--@(device|engine)* ]] || processes=1 # these say what samples
 fi
-for seed in "${run_seeds[@]}"; do
-    generate "${checked_files[@]}" --seed "$seed"
-    for i in "${!open_files[@]}"; do
-        generate "${open_files[i]}" --seed "$seed" --kind ${open_kinds[i]}
-    done
-done
+for seed in "${run_seeds[@]}"; do for_all_files generate --seed "$seed"; done
 [ ${#greedy_files[@]} -eq 0 ] || generate "${greedy_files[@]}" --greedy
-mapfile -t all_runs < <(runs_of "${names[@]}")
-for file in "${greedy_files[@]}"; do all_runs+=("$base/$(name_of "$file")/greedy"); done
 
 say 2 "label: ${names[*]}"
-step 02_label.py "${all_runs[@]}" ${FLAGS_02:-} >&2
+mapfile -t runs < <(runs_of "${names[@]}")
+step 02_label.py "${runs[@]}" "${greedy_runs[@]}" ${FLAGS_02:-} >&2
 
 say 3 "train scorers: ${learn_from[*]}"
-mapfile -t calibration_runs < <(runs_of "${learn_from[@]}")
-train "${calibration_runs[@]}" "${arguments_03[@]}" || {
+mapfile -t runs < <(runs_of "${learn_from[@]}")
+train "${runs[@]}" "${arguments_03[@]}" || {
     code=$?
     [ "$(tail -n 1 "$log")" = "nothing to learn" ] || exit $code
     say_missing $code "scorers (the reason stands above)"
@@ -447,7 +432,7 @@ if [ $paper = 1 ]; then # answers.jsonl is of the last scorers, so those of step
 fi
 
 say 4 "select: ${select_on[*]}"
-report_runs=() begin=$(($(wc -l <"$log") + 1))
+report_runs=() said=
 for i in "${!select_on[@]}"; do
     mapfile -t scorers < <(scorers_of "${calibrate_on[i]}")
     mapfile -t selected < <(runs_of "${select_on[i]}")
@@ -456,12 +441,13 @@ for i in "${!select_on[@]}"; do
     else
         echo "${select_on[i]}: no scorer picks, as none has learned from ${calibrate_on[i]} (see step 3)" >&2
     fi
-    begin_here=$(($(wc -l <"$log") + 1))
+    begin=$(($(wc -l <"$log") + 1))
     step 04_select.py "${selected[@]}" "${scorers[@]}" ${FLAGS_04:-} >>"$log"
+    said+=$(tail -n "+$begin" "$log")$'\n'
     if has_labels "${select_on[i]}"; then
         report_runs+=("${selected[@]}") # the report shows what 04 prints
     else
-        tail -n "+$begin_here" "$log"
+        tail -n "+$begin" "$log"
         echo "${selected[*]}: no labels to judge the answers by, so no report"
     fi
 done
@@ -478,12 +464,12 @@ if [ $paper = 1 ]; then
         for seed in $SEEDS; do only+=("lora.*@$run-$seed" "routed.*@$run+$run-$seed"); done
     done
     mapfile -t -O ${#report_runs[@]} report_runs < <(runs_of $aime24)
-    step 05_baselines.py "${report_runs[@]}" "${flags[@]}" --only "${only[@]}" --sets "${set_names[@]}" \
+    step 05_baselines.py "${report_runs[@]}" "${flags[@]}" --only "${only[@]}" --sets "${names[@]}" \
         --out "${paper_folder:=$base/paper}" ${FLAGS_05:-} >>"$log"
     step 05_baselines.py paper "$paper_folder/results.json"
     exit
 fi
 out=$base/$(IFS=-; echo "${names[*]}")
 step 05_baselines.py "${report_runs[@]}" --only "${only[@]}" --out "$out" ${FLAGS_05:-}
-tail -n "+$begin" "$log" | sed -nE 's/^(.*answers\.jsonl): .* picked by$/one answer a problem: \1/p
-    /^the scorer that picked: /p'
+sed -nE 's/^(.*answers\.jsonl): .* picked by$/one answer a problem: \1/p
+    /^the scorer that picked: /p' <<<"$said"

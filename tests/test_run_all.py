@@ -368,8 +368,8 @@ def test_steps_of_your_own_files_one_process_a_gpu(tmp_path, gpus, ranks):
     once, per_gpu = [], []
     for call in calls:
         (per_gpu if "01_generate" in call else once).append(call)
-    sampled = [f"01_generate.py {MODEL} {sizes} {a} --seed 32",
-               f"01_generate.py {MODEL} {sizes} {b} --seed 32 --kind math"]  # fmt: skip
+    sampled = [f"01_generate.py {MODEL} {sizes} --seed 32 {a}",
+               f"01_generate.py {MODEL} {sizes} --seed 32 {b} --kind math"]  # fmt: skip
     assert sorted(per_gpu) == sorted(f"{rank} {call}" for rank in ranks for call in sampled)
     plan = f"/ 01_generate.py {MODEL} {sizes} --plan"
     assert planned == [f"{plan} {a}", f"{plan} {b} --kind math"]
