@@ -44,8 +44,7 @@ except ModuleNotFoundError:  # a copy of this file alone judges, and labels no r
     common = None
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Labels of a run
+# ---- Labels of a run
 
 SAVED_EVERY = 60  # seconds; a killed run goes on from there
 MANY_ANSWERS = 20  # answers, of which at least one should be right
@@ -70,10 +69,10 @@ def parse_args(words=None):
     add("--unsafe", action="store_true", help="run programs even where nothing can confine them")
     add("--json", action="store_true", help="print a last line of JSON, for programs")
     options = parser.parse_args(words)
-    if options.workers is not None and options.workers < 1:
-        common.die(f"--workers {options.workers}: give a number above 0")
-    if not 0 < options.timeout < math.inf:
-        common.die(f"--timeout {options.timeout}: give a number above 0")
+    for name in ("workers", "timeout"):
+        value = getattr(options, name)
+        if value is not None and not 0 < value < math.inf:
+            common.die(f"--{name} {value}: give a number above 0")
     return options
 
 
@@ -115,23 +114,23 @@ def update_labels(path, problems, rollouts, earlier, options):
 
 def stamps_of(problems, rollouts, options):
     """{(id, sample): the stamp of what decides its label}: problem, response, judge and time limit."""
-    stamp_of_problem = {}
+    of_problem = {}
     for key, problem in problems.items():
         limit = f"-{options.timeout:g}s" if problem["kind"] == "code" else ""
-        stamp_of_problem[key] = f"{common.stamp(problem)}-{common.judge_stamp(problem['kind'])}{limit}"
-    stamps = [f"{stamp_of_problem[row['id']]}-{common.stamp(row['response'])}" for row in rollouts]
+        of_problem[key] = f"{common.stamp(problem)}-{common.judge_stamp(problem['kind'])}{limit}"
+    stamps = [f"{of_problem[row['id']]}-{common.stamp(row['response'])}" for row in rollouts]
     return dict(zip(common.keys_of(rollouts), stamps))
 
 
 def is_settled(row, stamp):
-    """Is a label made of the same, and neither null nor wrong for want of what may be here by now?"""
+    """Return whether a label is of the same stamp, and neither null nor wrong for want of a package."""
     is_judged = row["label"] is not None and not packages_needed(row)
     is_final = is_judged or reason_in(row) in ("no tests", "no reference", "no answer")
     return row.get("stamp") == stamp and is_final
 
 
 def packages_needed(row):
-    """The packages that a wrong program could not import: none or one."""
+    """Return the packages that a wrong program could not import: none or one."""
     reason = reason_in(row) if row["label"] == 0 else ""
     return re.findall(r"ModuleNotFoundError: No module named '([^'.]+)'", reason)
 
@@ -141,11 +140,10 @@ def reason_in(row):
 
 
 def rollouts_to_judge(problems, rollouts, labels):
-    """Those without a label; of answers, which share groups, all of a problem."""
-    missing = [row for key, row in zip(common.keys_of(rollouts), rollouts) if key not in labels]
-    whole = {row["id"] for row in missing if problems[row["id"]]["kind"] != "code"}
-    alone = [row for row in missing if row["id"] not in whole]
-    return alone + [row for row in rollouts if row["id"] in whole]
+    """Return those without a label; of answers, which share groups, all of a problem."""
+    keys = common.keys_of(rollouts)
+    whole = {problem for problem, _ in {*keys} - labels.keys() if problems[problem]["kind"] != "code"}
+    return [row for key, row in zip(keys, rollouts) if key not in labels or row["id"] in whole]
 
 
 def judge_rollouts(problems, rollouts, options):
@@ -227,9 +225,8 @@ def make_label(row, answer, group, right, reason):
         reason = f"cut at the length limit: {reason}"
     if answer is not None:
         answer = answer.encode(errors="replace").decode()  # without the halves of surrogate pairs
-    label = None if right is None else int(right)
-    key = {"id": row["id"], "sample": row["sample"]}
-    return {**key, "label": label, "answer": answer, "group": group, "reason": reason}
+    return {"id": row["id"], "sample": row["sample"], "label": None if right is None else int(right),
+            "answer": answer, "group": group, "reason": reason}  # fmt: skip
 
 
 def sandbox_job(problem, program, options):
@@ -321,10 +318,8 @@ def self_check(dataset, options):
         rollouts += [{"id": key, "sample": what, "response": text} for what, text in responses]
     labels = list(judge_rollouts(problems, rollouts, options))
     counts = Counter(label["sample"] for label in labels)
-    failures = []
-    for label in labels:
-        if label["label"] != (label["sample"] != "stub"):
-            failures.append(f"{label['id']}: its {label['sample']}: {label['reason']}")
+    wrong = [label for label in labels if label["label"] != (label["sample"] != "stub")]
+    failures = [f"{label['id']}: its {label['sample']}: {label['reason']}" for label in wrong]
     if not labels:
         failures.append(f"{dataset}: nothing to check: no problem has an answer or tests")
     for failure in sorted(failures):
@@ -337,8 +332,7 @@ def self_check(dataset, options):
     return failures
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Extraction of code. The last of the most likely blocks counts:
+# ---- Extraction of code. The last of the most likely blocks counts:
 #
 #   4   it defines what is asked for; 3: it is the body of the function that the prompt opens
 #   2   it defines some function; where tests ask for none, it reads input
@@ -452,8 +446,7 @@ def with_wanted_name(code, tree, problem):
     return code
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Extraction of answers. The first line that finds something decides:
+# ---- Extraction of answers. The first line that finds something decides:
 #
 #   the last box, with those joined to it               \boxed{2} and \boxed{3}            2, 3
 #   what a phrase announces                             The answer is 5 cm.                5 cm
@@ -710,11 +703,10 @@ def formulas_of(text):
     return found
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Equality of answers. A text is brought to one spelling, then parsed into a tree whose numbers are computed
-# on the way, and the trees of two answers are compared part by part. Rational numbers are exact, others
-# count to 11 digits, and expressions in variables are equal if their values at four points are. No equation
-# is solved and nothing is simplified.
+# ---- Equality of answers. A text is brought to one spelling, then parsed into a tree whose numbers are
+# computed on the way, and the trees of two answers are compared part by part. Rational numbers are exact,
+# others count to 11 digits, and expressions in variables are equal if their values at four points are. No
+# equation is solved and nothing is simplified.
 #
 # Where graders differ: a decimal is not an endless number however many of its digits it gives (0.333333 is
 # not 1/3), unless the reference is the rounded one; 45 degrees is 45, not pi/4: another unit, another answer.
@@ -907,8 +899,7 @@ def same_equation(a, b, forgiving):
     return bool(a.differences and b.differences) and agree(a.differences, b.differences)
 
 
-# ------------------------------------------------------------------------------------------------------------
-# One spelling for what people write in many ways. What follows is text still.
+# ---- One spelling for what people write in many ways. What follows is text still.
 
 
 def by_name(spellings):
@@ -1010,9 +1001,8 @@ def clean(text):
     return text.strip(" ,;:`").rstrip(" .,;:")
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Numbers: a Fraction where it is exact, else complex; an expression in variables is the list of its values at
-# four points, where None stands for a point at which it has none.
+# ---- Numbers: a Fraction where it is exact, else complex; an expression in variables is the list of its
+# values at four points, where None stands for a point at which it has none.
 
 
 def value_tree(value):
@@ -1109,8 +1099,7 @@ OPERATIONS = OF_INTEGERS | OF_FLOATS | {
 }  # fmt: skip
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Tokens of LaTeX and plain text: one name for what has several. A word has a mark before it: "cm
+# ---- Tokens of LaTeX and plain text: one name for what has several. A word has a mark before it: "cm
 
 PLAIN = by_name({  # words and signs of plain text
     ",": "and or", "-": "minus negative", "=": "is are equals ==", "\\infty": "infinity inf oo",
@@ -1160,8 +1149,7 @@ def tokens_of(text):
     return tokens
 
 
-# ------------------------------------------------------------------------------------------------------------
-# The parser makes a tree from tokens by recursive descent. No text is ever run as code.
+# ---- The parser makes a tree from tokens by recursive descent. No text is ever run as code.
 
 
 class Parser:
