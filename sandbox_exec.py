@@ -1,13 +1,13 @@
 """Run untrusted (model-written) Python against tests, where it cannot harm the machine.
 
-    python sandbox_exec.py program.py tests.py       # prints the verdict (Linux only)
-    python sandbox_exec.py program.py tests.json     # {"inputs": [...], "outputs": [...]}: reads and prints
+    python sandbox_exec.py program.py tests.py    # prints the verdict (Linux only)
+    python sandbox_exec.py program.py tests.json  # {"inputs": [...], "outputs": [...]}: reads and prints
 
     from sandbox_exec import run_tests, Pool
-    run_tests("def f(x): return x * x", "assert f(3) == 9").passed                               # True
-    with Pool() as pool:                      # one fork server a core; several threads may share the pool
+    run_tests("def f(x): return x * x", "assert f(3) == 9").passed  # True
+    with Pool() as pool:  # one fork server a core; several threads may share the pool
         for key, result in pool.imap_unordered([("a", {"code": ..., "tests": ...}), ...]):
-            print(key, result.passed, result.reason)                  # in the order in which they finish
+            print(key, result.passed, result.reason)  # in the order in which they finish
 
 A job is the keyword arguments of `run_tests`:
 
@@ -181,7 +181,7 @@ def judge(
     run_job, code, tests, style="auto", entry_point=None, prelude="", cpu_s=CPU_S, wall_s=None,
     memory_mb=MEMORY_MB,
 ):  # fmt: skip
-    """The Result of one job. `run_job` is a pool's: it runs a process."""
+    """Return the Result of one job. `run_job` is a pool's: it runs a process."""
     code = str(code or "")  # a text of numpy's is one of a class of its own
     if not code.strip():
         return Result("no code")
@@ -207,7 +207,7 @@ def judge(
 
 
 def read_pairs(tests):
-    """The inputs and outputs of {"inputs": [...], "outputs": [...]}."""
+    """Return the inputs and outputs of {"inputs": [...], "outputs": [...]}."""
     pairs = [tests.get(name) if isinstance(tests, dict) else None for name in ("inputs", "outputs")]
     if not all(isinstance(side, (list, tuple)) and len(side) == len(pairs[0]) > 0 for side in pairs):
         raise Verdict("error: tests must be text or {'inputs': [...], 'outputs': [...]} of equal length")
@@ -218,8 +218,8 @@ def read_pairs(tests):
 
 
 def judge_tests(run, job):
-    """The reason that the process sends when the tests have ended."""
-    # with a token, so that what a program writes to the same socket is not taken for an answer
+    """Return the reason that the process sends when the tests have ended."""
+    # With a token, so that what a program writes to the same socket is not taken for an answer
     token = os.urandom(8).hex()
     outcome = run({**job, "token": token})
     if outcome.ended:
@@ -233,7 +233,7 @@ def judge_tests(run, job):
 
 
 def judge_script(run, code, inputs, outputs):
-    """The reason for a program that reads its standard input and prints."""
+    """Return the reason for a program that reads its standard input and prints."""
     for number, (given, wanted) in enumerate(zip(map(as_text, inputs), map(as_text, outputs)), 1):
         done = run(code, given=given.encode("utf-8", "surrogatepass"))
         if done.ended:
@@ -253,13 +253,13 @@ def as_text(lines):
 
 
 def same_lines(printed, wanted):
-    """Whether two texts are equal line by line, but for trailing blanks and how numbers are written."""
+    """Are two texts equal line by line, but for trailing blanks and how numbers are written?"""
     printed, wanted = [[line.rstrip() for line in text.rstrip().splitlines()] for text in (printed, wanted)]
     return len(printed) == len(wanted) and all(map(same_line, printed, wanted))
 
 
 def same_line(ours, theirs):
-    """Equal, or equal as decimals, word by word, where at least one of them is no integer: 0.50 is .5."""
+    """Are they equal, or as decimals, word by word, where at least one of them is no integer? 0.50 is .5."""
     both = ours + theirs
     are_numbers = re.search("[.eE]", both) and not re.search(r"[^-+.\deE\s]", both)  # no 1_0, no inf
     if ours == theirs or not are_numbers:
@@ -285,7 +285,7 @@ class Server:
     def launch(self):
         """Start a process, and return whether it can use all layers that are not disabled."""
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        # the caller's folder, the first of sys.path, may have a module named as one of the library's
+        # The caller's folder, the first of sys.path, may have a module named as one of the library's
         start = (
             "import marshal, sys\ndel sys.path[0]\nmodule = {'__name__': 'sandbox_exec'}\n"
             "exec(marshal.load(sys.stdin.buffer), module)\n"
@@ -318,7 +318,7 @@ class Server:
         self.process.wait()
 
     def exchange(self, header, files):
-        """The fork server's report on one run; if there is none, start a new server."""
+        """Return the fork server's report on one run; if there is none, start a new server."""
         with contextlib.suppress(OSError):
             self.socket.settimeout(60 + 20 * (header["cpu_s"] + header["asleep_s"]))  # it may be busy
             socket.send_fds(self.socket, [marshal.dumps(header)], [file.fileno() for file in files])
@@ -331,13 +331,13 @@ class Server:
 
 @functools.cache
 def this_file_compiled():
-    """A server that compiled this file would keep megabytes of memory for it, and so would all its forks."""
+    """Return this file compiled: a server that compiled it would keep megabytes, as would its forks."""
     source = "".join(linecache.getlines(__file__, globals()))  # it may lie in an archive
     return marshal.dumps(compile(source, __file__, "exec", dont_inherit=True, optimize=0))
 
 
 def clean_environment():
-    """None of the caller's secrets; one thread for each numeric library, so that a job's time is its own."""
+    """Return variables without the caller's secrets, and one thread a library: a job's time is its own."""
     kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "TMPDIR") if name in os.environ}
     return {
         "PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHONUTF8": "1", "USER": "sandbox",
@@ -348,7 +348,7 @@ def clean_environment():
 
 
 def memory_file(data):
-    """An anonymous file: a process that writes to it never blocks, and servers can pass it on unread."""
+    """Return an anonymous file: who writes to it never blocks, and servers can pass it on unread."""
     file = open(os.memfd_create("job"), "w+b", buffering=0)
     file.write(data)
     file.seek(0)
@@ -356,7 +356,7 @@ def memory_file(data):
 
 
 def receive(sock):
-    """(data, descriptors) of the next message."""
+    """Return (data, descriptors) of the next message."""
     # The server gets marshal, which is fast, and answers in the text of a literal, which is no danger to
     # the caller even from a server that a program had taken over.
     data, descriptors, _, _ = socket.recv_fds(sock, 1 << 16, 8)
@@ -385,7 +385,7 @@ class Verdict(Exception):
 
 @functools.lru_cache(128)
 def read_tests(text, prelude, style, entry_point):
-    """What the process of a job needs to know of its tests: a dictionary for marshal."""
+    """Return what the process of a job needs to know of its tests: a dictionary for marshal."""
     counter = CheckCounter()
     try:
         ast.parse(prelude)
@@ -400,8 +400,8 @@ def read_tests(text, prelude, style, entry_point):
         tree = ast.fix_missing_locations(counter.visit(tree))
         tests_code = compile(tree, "tests.py", "exec", dont_inherit=True, optimize=0)
         prelude_code = compile(prelude, "prelude.py", "exec", dont_inherit=True, optimize=0)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
-        raise Verdict(f"error: the tests or the prelude do not parse: {problem}"[:500]) from None
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise Verdict(f"error: the tests or the prelude do not parse: {error}"[:500]) from None
     if not counter.found:
         raise Verdict("error: the tests have no assert")
     is_helper = text.count("check(") > 1 and not entry_point  # the tests call it themselves
@@ -453,8 +453,8 @@ def serve(descriptor, disabled):
     try:
         try:
             cage.enter()
-        except OSError as problem:  # the machine lacks a layer
-            control.send(str(problem).encode())
+        except OSError as error:  # the machine lacks a layer
+            control.send(str(error).encode())
             return
         control.send(cage.banner().encode())
         while True:
@@ -486,9 +486,9 @@ def run_job(job, descriptors, control):
             pid = cage.spawn(descriptors[:4], job, run_script)
         else:
             pid = cage.spawn([cage.null] * 3 + descriptors, job, run_program_and_tests)
-    except OSError as problem:
+    except OSError as error:
         end_tree(os.getpid())
-        return {"ended": f"error: no process started: {problem}", "exit": 0, "cpu_s": 0, "memory_mb": 0}
+        return {"ended": f"error: no process started: {error}", "exit": 0, "cpu_s": 0, "memory_mb": 0}
     ended, cpu, memory = watch(job, pid, control)
     kill(pid)  # if it has ended by itself, it keeps its status
     _, status, usage = os.wait4(pid, 0)
@@ -504,7 +504,7 @@ def run_job(job, descriptors, control):
 
 
 def watch(job, pid, control):
-    """(limit reached, seconds of cpu, bytes), once the process has ended or a limit is reached."""
+    """Return (limit reached, seconds of cpu, bytes), when the process has ended or a limit is reached."""
     started = time.monotonic()
     cpu = memory = 0
     limit = ""
@@ -547,7 +547,7 @@ def end_tree(pid):
 
 
 def tree(pid):
-    """All descendants of a process."""
+    """Return all descendants of a process."""
     found = [pid]
     for parent in found:
         for thread in proc(f"{parent}/task", os.listdir):
@@ -556,7 +556,7 @@ def tree(pid):
 
 
 def proc(path, read=lambda descriptor: os.read(descriptor, 1 << 16)):
-    """The content of a file under /proc, or what else `read` makes of it; empty if there is none."""
+    """Return the content of a file under /proc, or what else `read` makes of it; empty if there is none."""
     with contextlib.suppress(OSError):
         descriptor = os.open(path if proc_fd else "/proc/" + path, os.O_RDONLY, dir_fd=proc_fd)
         try:
@@ -567,7 +567,7 @@ def proc(path, read=lambda descriptor: os.read(descriptor, 1 << 16)):
 
 
 def usage(pids):
-    """(seconds of cpu, seconds in a processor's queue, resident bytes) of these processes."""
+    """Return (seconds of cpu, seconds in a processor's queue, resident bytes) of these processes."""
     cpu = queued = memory = 0
     for pid in pids:
         stat = proc(f"{pid}/stat").rpartition(b")")[2].split()
@@ -591,7 +591,7 @@ def read_job():
 
 
 def run_program_and_tests():
-    """The program and its tests in one process."""
+    """Run the program and its tests in one process, and send the reason to the caller."""
     job = read_job()
     token = job.pop("token")
     try:
@@ -599,8 +599,8 @@ def run_program_and_tests():
         os.write(4, b"started")
         run_tests_in(job, *load_program(job))
         reason = "passed"
-    except BaseException as problem:
-        reason = explain(problem)
+    except BaseException as error:
+        reason = explain(error)
     os.write(4, (token + reason[:500]).encode("utf-8", "replace"))
 
 
@@ -639,8 +639,8 @@ def load_program(job):
     before = set(program)
     try:
         exec(job["prelude_code"], program)
-    except BaseException as problem:  # it is trusted code
-        raise Verdict(f"error: the prelude ends in {type(problem).__name__}: {problem}") from None
+    except BaseException as error:  # it is trusted code
+        raise Verdict(f"error: the prelude ends in {type(error).__name__}: {error}") from None
     name = job["entry_point"]
     program.pop(name, None)  # a stub there
     prelude = {key: value for key, value in program.items() if key not in before}
@@ -652,7 +652,7 @@ def load_program(job):
 
 
 def run_script():
-    """A program that reads and prints: descriptors 0, 1 and 2 are files. It ends as scripts do."""
+    """Run a program that reads and prints: descriptors 0, 1 and 2 are files. It ends as scripts do."""
     status = 0
 
     def run():
@@ -669,8 +669,8 @@ def run_script():
         except SystemExit as end:
             if end.code is not None:
                 status = end.code if isinstance(end.code, int) else 1
-        except BaseException as problem:
-            sys.stderr.write("".join(traceback.format_exception_only(type(problem), problem)))
+        except BaseException as error:
+            sys.stderr.write("".join(traceback.format_exception_only(type(error), error)))
             status = 1
     os._exit(status & 255)
 
@@ -679,7 +679,7 @@ def run_script():
 
 
 def run_tests_in(job, program, prelude):
-    """Raise what is wrong; the tests get the names of program and prelude that they lack."""
+    """Run the tests, and raise what is wrong; they get the names of program and prelude that they lack."""
     linecache.cache["tests.py"] = (len(job["tests"]), None, job["tests"].splitlines(True), "tests.py")
     tests = new_module("tests")
     shadows = {*vars(tests), *vars(builtins)} - {job["entry_point"]}
@@ -709,25 +709,25 @@ def run_tests_in(job, program, prelude):
         raise Verdict("failed: the tests ran no assert")
 
 
-def explain(problem):
-    """The reason for what the tests raised, or the program while it was loaded."""
-    if type(problem) is Verdict:
-        return str(problem)
-    if isinstance(problem, MemoryError):
+def explain(error):
+    """Return the reason for what the tests raised, or the program while it was loaded."""
+    if type(error) is Verdict:
+        return str(error)
+    if isinstance(error, MemoryError):
         return "memory"
-    text = traceback.format_exception_only(type(problem), problem)[-1].strip()[:300]
+    text = traceback.format_exception_only(type(error), error)[-1].strip()[:300]
     if "tests" not in sys.modules:  # the program was being loaded
-        is_syntax = isinstance(problem, SyntaxError)
+        is_syntax = isinstance(error, SyntaxError)
         return "syntax" if is_syntax else f"failed: {text}, while the program was loaded"
     of_job = ("tests.py", "solution.py")
-    frames = [frame for frame in traceback.extract_tb(problem.__traceback__) if frame.filename in of_job]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in of_job]
     lines = [frame.line for frame in frames if frame.filename == "tests.py"]
     if not frames:
         return f"error: the sandbox failed: {text}"
     is_of_tests = frames[-1].filename == "tests.py"
-    if is_of_tests and isinstance(problem, SystemExit) and not problem.code:
+    if is_of_tests and isinstance(error, SystemExit) and not error.code:
         return "error: the tests end the process"
-    if is_of_tests and isinstance(problem, AssertionError):
+    if is_of_tests and isinstance(error, AssertionError):
         return f"failed: {lines[-1]}"
     return f"failed: {text}, in: {lines[-1]}" if lines else f"failed: {text}"
 
@@ -744,15 +744,15 @@ def run_small(module):
     unittest = importlib.import_module("unittest")
     result = unittest.TestResult()
     unittest.TestSuite(map(unittest.defaultTestLoader.loadTestsFromTestCase, cases)).run(result)
-    for problem in [text for _, text in result.errors + result.failures] + result.unexpectedSuccesses:
-        raise Verdict(f"failed: {str(problem).strip().splitlines()[-1]}")
+    for error in [text for _, text in result.errors + result.failures] + result.unexpectedSuccesses:
+        raise Verdict(f"failed: {str(error).strip().splitlines()[-1]}")
     return bool(result.skipped)
 
 
 def run_with_pytest(module):
     """Give pytest the module as it is: a program could change a file. Return whether a test was skipped."""
     pytest = importlib.import_module("pytest")
-    problems = []
+    errors = []
     collected = []
     reports = []
 
@@ -775,15 +775,15 @@ def run_with_pytest(module):
                 return True
 
         def pytest_exception_interact(self, call):
-            problems.append(call.excinfo.value)
+            errors.append(call.excinfo.value)
 
         def pytest_runtest_logreport(self, report):
             reports.append(report)
 
     options = "-q -s --noconftest --assert=plain -p no:cacheprovider -p no:faulthandler"
     ended = pytest.main([*options.split(), "-c", os.devnull, "--rootdir", os.getcwd()], plugins=[Plugin()])
-    if problems:
-        raise problems[0]
+    if errors:
+        raise errors[0]
     if [report.when for report in reports].count("teardown") < len(collected):
         raise Verdict("failed: the program ended before its tests did")
     if ended not in (0, pytest.ExitCode.NO_TESTS_COLLECTED):  # asserts may stand alone
@@ -797,9 +797,9 @@ def raises(expected_exception, match=None):
     caught = types.SimpleNamespace()
     try:
         yield caught
-    except expected_exception as problem:
-        caught.type, caught.value = type(problem), problem
-        assert re.search(match or "", str(problem)), f"{str(problem)!r} does not match {match!r}"
+    except expected_exception as error:
+        caught.type, caught.value = type(error), error
+        assert re.search(match or "", str(error)), f"{str(error)!r} does not match {match!r}"
     else:
         raise AssertionError(f"did not raise {expected_exception}")
 
@@ -865,7 +865,7 @@ class Cage:
         self.scratch = "/job" if self.private else tempfile.mkdtemp(prefix="sandbox-")
 
     def enter(self):
-        """All that the fork server needs to do once; OSError if it cannot use a layer."""
+        """Do what the fork server does once; OSError if it cannot use a layer."""
         global proc_fd
         set_limit(resource.RLIMIT_STACK, STACK_MB << 20, soft=True)
         set_limit(resource.RLIMIT_NOFILE, OPEN_FILES)
@@ -898,7 +898,7 @@ class Cage:
             raise OSError("a process could not be confined")
 
     def enter_namespaces(self):
-        """Root makes the user namespace last, as an ordinary user; such a one needs it first."""
+        """Enter the namespaces: root makes that of users last, as an ordinary user, who needs it first."""
         others = NEWNS | NEWNET | NEWIPC
         if self.is_root:
             libc("unshare", others)
@@ -914,7 +914,7 @@ class Cage:
             self.make_root()
 
     def drop_uid(self):
-        """From root to a user of this server's own: uid 0 is above RLIMIT_NPROC and file modes."""
+        """Change from root to a user of this server's own: uid 0 is above RLIMIT_NPROC and file modes."""
         uid = 61000 + os.getpid() % 4000
         needed = [] if self.private else [os.__file__, self.scratch]
         above = [path[:n] for path in needed for n, letter in enumerate(path) if letter == "/" and n]
@@ -928,14 +928,14 @@ class Cage:
         libc("prctl", DUMPABLE, 1, 0, 0, 0)  # else it may not write its uid_map
 
     def readable(self):
-        """What a program may read: the system's libraries and this Python."""
+        """Return what a program may read: the system's libraries and this Python."""
         packages = [path for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages")]
         of_system = ["/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/localtime"]
         paths = {*of_system, sys.prefix, sys.base_prefix, *packages}
         return sorted(filter(os.path.exists, paths))
 
     def make_root(self):
-        """A root of its own: a tmpfs with read-only views of what is readable, a scratch folder, no /proc."""
+        """Make a root: a tmpfs with read-only views of what is readable, a scratch folder, no /proc."""
         views = [(path, os.path.realpath(path)) for path in self.readable() + DEVICES]
         libc("mount", None, "/", None, MS_REC | MS_PRIVATE, None)
         libc("mount", "tmpfs", "/tmp", "tmpfs", MS_NOSUID, "size=4m,mode=755")
@@ -966,7 +966,7 @@ class Cage:
         libc("mount", "tmpfs", self.scratch, "tmpfs", MS_NOSUID | MS_NODEV, size)
 
     def make_ruleset(self):
-        """Landlock: read what is readable, write in the scratch folder, no TCP, no signals to others."""
+        """Make Landlock's rules: read what is readable, write in the scratch folder, no TCP, no signals."""
         self.abi = libc(CREATE_RULESET, None, 0, 1)
         rights = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(self.abi, 16)) - 1  # all that this version knows
         fields = 3 if self.abi >= 6 else 2 if self.abi >= 4 else 1  # on files, on TCP, on signals
@@ -982,8 +982,8 @@ class Cage:
             os.close(descriptor)
 
     def make_filter(self):
-        """The seccomp filter of all forks, in classic BPF."""
-        # a step: (what it does, how many steps it skips if that is true, how many if not, a number)
+        """Return the seccomp filter of all forks, in classic BPF."""
+        # A step: (what it does, how many steps it skips if that is true, how many if not, a number)
         allow = (RETURN, 0, 0, 0x7FFF0000)
         pretend = (RETURN, 0, 0, RETURN_ERRNO)
         deny = (RETURN, 0, 0, RETURN_ERRNO | errno.EPERM)
@@ -1025,7 +1025,7 @@ class Cage:
 
     def spawn(self, descriptors, job, body):
         """Fork a confined process that has these descriptors, from 0 on, and no other, and runs `body`."""
-        # clone: without CPython's hooks, which renew locks nobody holds
+        # A plain clone, without CPython's hooks, which renew locks nobody holds
         pid = libc(CLONE, NEWPID | signal.SIGCHLD, 0, 0, 0, 0) if self.private else os.fork()
         if pid:
             return pid
@@ -1057,7 +1057,7 @@ class Cage:
             libc(SECCOMP, 1, 4, self.filter)
 
     def empty_scratch(self):
-        """By its descriptor, because a program can move it; `find` copes with deep trees."""
+        """Empty the scratch folder, by its descriptor as it can be moved; `find` copes with deep trees."""
         os.fchmod(self.folder, 0o700)
         os.fchdir(self.folder)
         if os.listdir():
@@ -1065,7 +1065,7 @@ class Cage:
             subprocess.run(command, shell=True, stderr=subprocess.DEVNULL)
 
     def banner(self):
-        """What is protected here, and by which layers."""
+        """Return a line on what is protected here, and by which layers."""
         walls = self.private or "landlock" in self.on
         is_kept = {
             "verdict": walls or self.has_own_user,
@@ -1080,7 +1080,7 @@ class Cage:
 
 
 def replace_semaphores():
-    """Those of multiprocessing lie in /dev/shm, which is the machine's here; these in memory of the forks."""
+    """Put multiprocessing's semaphores in the forks' memory, not in /dev/shm, which is the machine's here."""
     own = importlib.import_module("_multiprocessing").SemLock
     kept = []
 
@@ -1104,7 +1104,7 @@ def set_limit(which, value, soft=False):
 # ---- The command line
 
 
-def main() -> None:
+def main():
     import argparse
     from pathlib import Path
 
@@ -1119,8 +1119,8 @@ def main() -> None:
         if args.tests.endswith(".json"):
             tests = json.loads(tests)
         result = run_tests(code, tests, entry_point=args.entry_point)
-    except (OSError, ValueError, RuntimeError) as problem:
-        parser.error(str(problem))
+    except (OSError, ValueError, RuntimeError) as error:
+        parser.error(str(error))
     print(result.reason)
     sys.exit({True: 0, False: 1, None: 3}[result.passed])
 
