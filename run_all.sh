@@ -31,20 +31,15 @@ fail() {
 
 # ---- Python and its packages
 
-has_packages() { # does this Python have the four packages, new enough? (importing them would take seconds)
-    "$1" - 2>/dev/null <<'PY'
-from importlib.metadata import version
+find_python() { # print the path of a Python with the packages, new enough; make .venv if there is none
+    local python venv=$here/.venv look_for_packages='
+from importlib.metadata import version # importing them would take seconds
 def number(name):
     return [int(part) for part in version(name).split(".")[:2]]
 assert number("torch") >= [2, 11] and number("transformers") >= [5, 17]
-assert version("numpy") and version("tqdm")
-PY
-}
-
-find_python() { # print the path of a Python with the packages; make .venv if there is none
-    local python venv=$here/.venv
+assert version("numpy") and version("tqdm")'
     for python in "$venv/bin/python" python3; do
-        if has_packages "$python"; then command -v "$python"; return; fi
+        if "$python" -c "$look_for_packages" 2>/dev/null; then command -v "$python"; return; fi
     done
     echo "making .venv and installing requirements.txt (once, minutes) ..." >&2
     python3 -m venv "$venv" >&2 &&
@@ -64,8 +59,8 @@ step() { run "$PYTHON" "$here/$1" "${@:2}"; }
 
 say() { echo "[$1/5] $2" >&2; }
 
-look() { # ARGUMENTS OF 01 -- OF 02 -- ... OF 05 --: refuse what is wrong, and print a line for each A and B:
-    # the folder of all runs, theirs in it, A, B, and of a B that can neither teach nor be judged its kind
+look() { # ARGUMENTS OF 01 -- OF 03: refuse what is wrong, and print a line for each A and B: the folder of
+    # all runs, theirs in it, A, B, and what a B that can neither teach nor be judged is asked as
     local said
     said=$("$PYTHON" - "$here" "$@" 2>&1 <<'PY'
 import importlib, os, sys
@@ -86,19 +81,18 @@ OWN = {  # flags that run_all.sh gives by itself, and what to do instead
 }
 
 def check():
-    step = {}
+    end = words.index("--")
+    given = {"01_generate": words[:end], "03_train_scorer": words[end + 1:]}
     for script, own in OWN.items():
         setting = f"FLAGS_{script[:2]}"
-        for word in os.environ.get(setting, "").split():
-            flag = word.partition("=")[0]
+        flags = os.environ.get(setting, "").split()
+        for flag in (word.partition("=")[0] for word in flags):
             if flag in own:
                 common.die(f"{setting}: run_all.sh gives {flag} by itself; {own[flag]}")
-        end = words.index("--")
         sys.argv[0] = script  # argparse begins its message with it
-        step[script] = importlib.import_module(script).parse_args(words[:end])
-        del words[:end + 1]
-    sampling = step["01_generate"]
-    check_vectors(sampling, step["03_train_scorer"])
+        given[script] = importlib.import_module(script).parse_args(given.get(script, ["RUN", *flags]))
+    sampling = given["01_generate"]
+    check_vectors(sampling, given["03_train_scorer"])
     base = Path(sampling.out, common.model_name(sampling.model))
     for pair in zip(sampling.datasets[::2], sampling.datasets[1::2]):
         print("pair", base, *map(common.short_name, pair), *pair, *look_at(*pair, sampling), sep="\t")
@@ -122,18 +116,17 @@ def check_vectors(sampling, training):
 
 def look_at(a, b, sampling):
     to_learn, to_answer = (common.load_problems(file, sampling.limit, sampling.kind) for file in (a, b))
-    if not are_checked(to_learn):
-        fields = ", ".join(sorted({name for problem in to_learn for name in problem} - {"id", "kind"}))
-        swapped = f" ({b} has them: give MODEL {b} {a}?)" if are_checked(to_answer) else ""
-        common.die(f"{a}: no problem has an `answer` or `tests` to learn from, only {fields}{swapped}")
-    if are_checked(to_answer):
+    fields, fields_of_b = ({name for row in rows for name in row} for rows in (to_learn, to_answer))
+    is_checked = not fields_of_b.isdisjoint(("answer", "tests"))
+    if fields.isdisjoint(("answer", "tests")):
+        swapped = f" ({b} has them: give MODEL {b} {a}?)" if is_checked else ""
+        only = ", ".join(sorted(fields - {"id", "kind"}))
+        common.die(f"{a}: no problem has an `answer` or `tests` to learn from, only {only}{swapped}")
+    if is_checked:
         return []
     kinds = [sampling.kind] if sampling.kind else sorted({problem["kind"] for problem in to_learn})
     kind = kinds[0] if len(kinds) == 1 else "text"
     return kind, f"{b}: problems without a kind are {kind}, as those of {a} are {', '.join(kinds)}"
-
-def are_checked(problems):
-    return any("answer" in problem or "tests" in problem for problem in problems)
 
 common.entry(check, "no step was started")
 PY
@@ -350,8 +343,7 @@ PYTHON=$(find_python)
 files=("${@:2}")
 arguments_01=("$1" ${N:+-n "$N"} --out "${OUT:-runs}" ${LIMIT:+--limit "$LIMIT"} ${FLAGS_01:-})
 arguments_03=(--separate --design scatr scatr+ logistic --seed $SEEDS ${FLAGS_03:-})
-facts=$(look "${arguments_01[@]}" "${files[@]}" -- RUN ${FLAGS_02:-} -- RUN "${arguments_03[@]}" \
-    -- RUN ${FLAGS_04:-} -- RUN ${FLAGS_05:-} --) || exit
+facts=$(look "${arguments_01[@]}" "${files[@]}" -- RUN "${arguments_03[@]}") || exit
 
 # Direction i calibrates on the runs of the data set calibrate_on[i] and selects on those of select_on[i].
 names=() calibrate_on=() select_on=() run_seeds=() made=()
