@@ -92,7 +92,7 @@ def label_run(run, options):
 
 
 def update_labels(path, problems, rollouts, earlier, options):
-    """The labels of all rollouts; those are judged that have none, or null, or another stamp."""
+    """Return the labels of all rollouts, and judge those that have none, or null, or another stamp."""
     stamps = stamps_of(problems, rollouts, options)
     found = {key: row for key, row in zip(common.keys_of(earlier), earlier) if key in stamps}
     labels = {key: row for key, row in found.items() if is_settled(row, stamps[key])}
@@ -169,7 +169,7 @@ def judge_rollouts(problems, rollouts, options):
 
 
 def judge_answers(problem, rows):
-    """The labels of a problem whose answers are compared with a reference, and with each other for votes."""
+    """Return the labels of answers, which are compared with a reference, and with each other for votes."""
     extract, group = readers_of(problem)
     answers = [extract(row["response"]) for row in rows]
     verdicts = {answer: verdict(problem, answer) for answer in {*answers}}
@@ -178,7 +178,7 @@ def judge_answers(problem, rows):
 
 
 def readers_of(problem):
-    """Two functions for a problem: one takes the answer from a response, one groups answers."""
+    """Return two functions for a problem: one takes the answer from a response, one groups answers."""
     if problem["kind"] == "code":
         return partial(extract_code, problem=problem), groups_of
     if problem["kind"] == "text":
@@ -187,7 +187,7 @@ def readers_of(problem):
 
 
 def verdict(problem, answer):
-    """(right? or None for not judged, the reason) for an answer to a problem."""
+    """Return (right? or None for not judged, the reason) for an answer to a problem."""
     if problem.get("answer") is None:
         return None, "no answer" if answer is None else "no reference"
     if answer is None:
@@ -198,13 +198,13 @@ def verdict(problem, answer):
 
 
 def references_of(problem):
-    """The references of a problem, any of which is right."""
+    """Return the references of a problem, any of which is right."""
     answer = problem["answer"]
     return [*map(str, answer)] if isinstance(answer, list) else [str(answer)]
 
 
 def same_words(reference, answer, forgiving=None):
-    """For problems whose answer is text: the same letters, digits and signs, or at the end of "it is so"."""
+    """Has a text the same letters, digits and signs as the reference, or has the end of "it is so"?"""
     given = (answer, stated(answer) or answer)
     return letters_and_signs(reference) in map(letters_and_signs, given)
 
@@ -214,13 +214,13 @@ TYPED = str.maketrans({  # the signs of a keyboard for those of a typesetter
 
 
 def letters_and_signs(text):
-    """A text without blanks, case, a full stop at its end, and quotes or bold type around it."""
+    """Return a text without blanks, case, a full stop at its end, and quotes or bold type around it."""
     text = "".join(text.translate(TYPED).split()).casefold().removesuffix(".")
     return re.sub(r"""^(?:\*\*|["'`])+(.+?)\.?(?:\*\*|["'`])+$""", r"\1", text)
 
 
 def make_label(row, answer, group, right, reason):
-    """A row of labels.jsonl, but for its stamp."""
+    """Return a row of labels.jsonl, but for its stamp."""
     if row.get("finish") == "length" and right is False:
         reason = f"cut at the length limit: {reason}"
     if answer is not None:
@@ -255,7 +255,7 @@ def percent_of(part, whole):
 
 
 def summary_of(run, problems, labels):
-    """A row of the table that is printed."""
+    """Return a row of the table that is printed."""
     judged = [row for row in labels if row["label"] is not None]
     right = [row for row in judged if row["label"]]
     reasons = Counter()  # in full where a rollout was not judged
@@ -272,7 +272,7 @@ def summary_of(run, problems, labels):
 
 
 def notes_on(problems, judged):
-    """Sentences on packages that programs need, and on a kind of problem of which nothing is right."""
+    """Return sentences on packages that programs need, and on a kind of problem of which nothing is right."""
     notes = []
     lacking = Counter(name for row in judged for name in packages_needed(row))
     if lacking:
@@ -345,7 +345,7 @@ READS_INPUT = re.compile(r"\binput\(|\bstdin\b|\bopen\(0")
 
 
 def split_reasoning(text):
-    """(reasoning, answer) of a response, by <think> or gpt-oss's channels; cut while reasoning: no answer."""
+    """Return (reasoning, answer) of a response, by <think> or gpt-oss's channels; "" if it is cut before."""
     final = [*re.finditer(r"<\|channel\|>final[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>", text)]
     if final:
         answer = re.split(r"<\|(?:return|end|call)\|>", text[final[-1].end() :])[0]
@@ -360,7 +360,7 @@ def split_reasoning(text):
 
 
 def extract_code(response, problem):
-    """The program that a response gives, or None: the best of its blocks, or the text if it is a program."""
+    """Return the program of a response, or None: the best of its blocks, or the text if it is a program."""
     final = CONTROL_TOKENS.sub("", split_reasoning(response)[1]).replace("\r\n", "\n").replace("\r", "\n")
     blocks = [block for block in code_blocks(final) if block.strip()]
     candidates = [ranked(block, problem) for block in reversed(blocks or [final])]
@@ -903,7 +903,7 @@ def same_equation(a, b, forgiving):
 
 
 def by_name(spellings):
-    """The other way round: what each of the spellings stands for."""
+    """Return {spelling: what it stands for} of {what it stands for: its spellings}."""
     return {name: sign for sign, names in spellings.items() for name in names.split()}
 
 

@@ -147,7 +147,7 @@ def load_repetitions(paths: list[Path]) -> tuple[list[RunArrays], RunArrays | No
 
 
 def greedy_beside(run):
-    """[the labelled greedy run beside a run]; nothing if there is none."""
+    """Return [the labelled greedy run beside a run], or [] if there is none."""
     return [file.parent for file in run.resolve().parent.glob("greedy/labels.jsonl")]
 
 
@@ -354,7 +354,7 @@ def subsets_of(run, n):
     return np.sort(np.argsort(noise, -1)[:, :, :n], -1)
 
 
-# ---- Rows: a method each -----------------------------------------------------------------------------------
+# ---- Methods: what is measured of each ---------------------------------------------------------------------
 
 
 def make_rows(runs: list[RunArrays], greedy, by_rule: dict, by_scorer: dict) -> list[Method]:
@@ -382,7 +382,7 @@ def make_rows(runs: list[RunArrays], greedy, by_rule: dict, by_scorer: dict) -> 
 
 
 def row_of_answers(runs):
-    """The row of answers.jsonl."""
+    """Measure what stands in answers.jsonl."""
     of_answers = []
     for run in runs:
         answers = {*common.keys_of(run.answers)}
@@ -408,7 +408,7 @@ def name_scorer(key):
 
 
 def measure(name, kind, pick, of_method, calibration="", sizes=None):
-    """of_method: the Scores of each evaluation run, calibration run and scorer seed; pick: see Picks."""
+    """Measure a pick (see Picks) by its Scores of each evaluation run, calibration run and scorer seed."""
     largest = max(scores.run.labels.shape[1] for scores in of_method)
     sizes = sizes or [n for n in SIZES if n < largest] + [largest]
     credits = []  # [scores, sizes, P]
@@ -444,7 +444,7 @@ def measure(name, kind, pick, of_method, calibration="", sizes=None):
 
 
 def credit_of(scores, chances):
-    """[P]: the chance of a pick with a label to be right; NaN without one, or where it does not count."""
+    """Return [P]: the chance of a pick with a label to be right; NaN without one, or if it does not count."""
     right = (scores.run.labels * chances).sum(1)
     judged = 1 - (~scores.run.judged * chances).sum(1)  # or nothing is picked, which is wrong
     is_judged = counted(scores) & (judged > 1e-9)
