@@ -173,10 +173,10 @@ def load_arrays(path, label_rows, excluded):
         path, common.read_meta(path), rollouts, ids,
         families=[problems[id].get("family", id) for id in ids],
         places=places, present=places < len(keys),
-        labels=by_problem([row["label"] or 0 for row in label_rows], places),
-        judged=by_problem([row["label"] is not None for row in label_rows], places) > 0,
-        cut=by_problem([row.get("finish") == "length" for row in rollouts], places),
-        answer_groups=by_problem(groups, places, empty=-1).astype(int),
+        labels=as_grid([row["label"] or 0 for row in label_rows], places),
+        judged=as_grid([row["label"] is not None for row in label_rows], places) > 0,
+        cut=as_grid([row.get("finish") == "length" for row in rollouts], places),
+        answer_groups=as_grid(groups, places, empty=-1).astype(int),
         answers=read_choices(path),
     )  # fmt: skip
 
@@ -196,7 +196,7 @@ def costs_of_answers(run, rows):
     return [read_cost(file) for file in files if file.stem.partition("@")[0] in scorers]
 
 
-def by_problem(values, places, empty=0.0):
+def as_grid(values, places, empty=0.0):
     """The values of all rollouts as [P, N], with `empty` where a problem has fewer than N."""
     return np.array([*values, empty], dtype=float)[places]
 
@@ -210,7 +210,7 @@ def score_by_rules(runs: list[RunArrays]) -> dict[str, list[Scores]]:
             sign = -1 if rule.split("/")[0] in common.LOWER_IS_BETTER else 1
             values = sign * np.array([each[rule] for each in conf], dtype=float)  # None becomes NaN
             values = np.nan_to_num(values, nan=np.nanmin([0, *values]) - 1)  # below all others
-            by_rule[rule].append(Scores(run, by_problem(values, run.places, -np.inf)))
+            by_rule[rule].append(Scores(run, as_grid(values, run.places, -np.inf)))
     return by_rule
 
 
@@ -272,11 +272,11 @@ def read_scores(file, run, cost):
     rows = common.read_jsonl(file, needs=("id", "sample", "score"))
     rows = common.align(rows, common.keys_of(run.rollouts), file)
     try:
-        score = by_problem([float(row["score"]) for row in rows], run.places, -np.inf)
+        score = as_grid([float(row["score"]) for row in rows], run.places, -np.inf)
         shares = {}  # from 0 to 1
         for name in ("weight", "p"):
             if all(row.get(name) is not None for row in rows):
-                shares[name] = by_problem([float(row[name]) for row in rows], run.places)
+                shares[name] = as_grid([float(row[name]) for row in rows], run.places)
         if np.isnan(score).any() or not all(0 <= x.min() <= x.max() <= 1 for x in shares.values()):
             raise ValueError
     except (TypeError, ValueError):
@@ -386,7 +386,7 @@ def row_of_answers(runs):
     of_answers = []
     for run in runs:
         answers = {*common.keys_of(run.answers)}
-        chosen = by_problem([key in answers for key in common.keys_of(run.rollouts)], run.places)
+        chosen = as_grid([key in answers for key in common.keys_of(run.rollouts)], run.places)
         gone = {run.ids[place] for place in np.flatnonzero(chosen.sum(1) == 0)}
         of_answers.append(Scores(run, chosen, excluded=gone))
     scorers = {row.get("scorer") or "" for run in runs for row in run.answers}
