@@ -47,6 +47,7 @@ DRAWING_SEED = 0  # of the random subsets and of the bootstrap
 SIZES = (1, 2, 4, 8, 12, 16, 32, 64, 128)  # numbers of rollouts at which accuracy is shown
 
 PAPERS_STATISTICS = ("mean", "median", "variance", "gap", "entropy")
+CHOSEN_RULE = "the rule that is best on the calibration problems"
 BEST_OF_ALL = f"best of all {len(RULES)} rules"
 PAPERS_BEST = "best of the paper's 20 rules"
 COSTS = {  # field of NAME.cost.json: (column, unit)
@@ -369,6 +370,9 @@ def make_rows(runs: list[RunArrays], greedy, by_rule: dict, by_scorer: dict) -> 
     for name, vote in VOTES.items() if can_vote else ():
         votes.append(measure(name, "vote", partial(by_vote, vote), by_rule[VOTES_BY]))
     scorers = [(*name_scorer(key), by_scorer[key]) for key in by_scorer if not study_of(key)]
+    for calibration, rules in best_rules(scorers).items():
+        of_rules = [scores for rule in rules for scores in by_rule[rule]]
+        rows.append(measure(CHOSEN_RULE, "choice", by_score, of_rules, calibration))
     for name, calibration, scores in sorted(scorers, key=lambda scorer: (scorer[0].lower(), scorer[1])):
         rows.append(measure(name, "scorer", by_score, scores, calibration))
         if can_vote and all(each.weight is not None for each in scores):
@@ -379,6 +383,14 @@ def make_rows(runs: list[RunArrays], greedy, by_rule: dict, by_scorer: dict) -> 
         rows.append(row_of_answers(runs))
     truth = [Scores(run, run.labels - ~run.judged) for run in runs]
     return [*rows, measure("oracle", "oracle", by_score, truth)]
+
+
+def best_rules(scorers):
+    """Return {calibration set: the rules that are best on its runs}, as 03 wrote into the scorers."""
+    rules = defaultdict(set)
+    for _, calibration, of_method in scorers:
+        rules[calibration] |= {scores.cost.get("best_rule") for scores in of_method} & {*RULES}
+    return {calibration: sorted(names) for calibration, names in rules.items() if names}
 
 
 def row_of_answers(runs):
@@ -750,9 +762,10 @@ confident tenth of the windows. Windows are the authors': one ends at each token
 {common.WINDOW:,} up to it, so that the first ones are shorter.
 
 The best of the paper's 20 rules (five statistics × four aggregations, as we read App. B.2; Sec. 5 names four)
-and the best of all {len(RULES)} are chosen with hindsight on these labels. `Δ`: points above that rule, and
-a paired bootstrap interval over problems, or over families where problems name them. `closed %`: Δ to the
-paper's as a share of the gap from that rule to the oracle, where it is two problems or more.
+and the best of all {len(RULES)} are chosen with hindsight on these labels; {CHOSEN_RULE}
+is of all, without hindsight. `Δ`: points above that rule, and a paired bootstrap interval over problems, or
+over families where problems name them. `closed %`: Δ to the paper's as a share of the gap from that rule to
+the oracle, where it is two problems or more.
 
 Random, best-of-N and oracle are exact expectations over all subsets of N rollouts; votes are averaged over
 128 random subsets where there are more. Tied majorities share the credit. Confidence-weighted votes are by

@@ -201,6 +201,19 @@ def test_the_answers_that_04_chose_are_a_row_where_every_problem_has_one(run):
     assert "answers.jsonl, 04's choice" not in rows_of(run)
 
 
+def test_the_rule_that_was_best_on_the_calibration_problems_is_a_row(run, tmp_path, run_here, run_report):
+    """By way of a scorer and 04; of two calibration runs the mean."""
+    for seed, rule in ((32, "entropy/tail"), (42, "gap/avg")):
+        made = first_dimension_scorer(tmp_path / f"scatr.a@{seed}-1.pt")
+        scorer = common.load_pt(made) | {"best_rule": rule}
+        common.save_pt(made, scorer)
+        run_here("04_select.py", run, "--scorer", made)
+    rows = run_report(run).rows
+    expected = np.mean([rows["entropy/tail"]["accuracy"], rows["gap/avg"]["accuracy"]])
+    row = rows[report.CHOSEN_RULE]
+    assert (row["accuracy"], row["calibration"], row["runs"]) == (pytest.approx(expected), "a", 2)
+
+
 def test_only_the_named_scores_are_rows(run, run_report):
     for seed, name in enumerate(("scatr.a@32-1", "scatr.a@32-2", "old.a@32-1", "prm.x")):
         add_scores(run, name, seed)
