@@ -72,8 +72,7 @@ STOP = 0.9
 
 
 def parse_args(argv):
-    as_written = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=as_written, allow_abbrev=False)
+    parser = common.argument_parser(__doc__)
     add = parser.add_argument
     default = " (default: as the model's authors set it)"
     add("model", help="a folder or a Hub id")

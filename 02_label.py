@@ -19,7 +19,6 @@ To judge maths elsewhere, copy this file alone:
     print(judge.same("0.5", answer))  # True
 """
 
-import argparse
 import ast
 import cmath
 import json
@@ -59,8 +58,7 @@ def main():
 
 
 def parse_args(words=None):
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw, allow_abbrev=False)
+    parser = common.argument_parser(__doc__)
     add = parser.add_argument
     add("targets", nargs="+", metavar="RUN", help="run folders; with --self-check data set names or files")
     add("--self-check", action="store_true", help="judge the data set's own reference solutions and stubs")

@@ -29,7 +29,6 @@ run_all.sh makes all of the paper's tables so:
 
 from __future__ import annotations  # the annotations name torch, which is imported when it is first used
 
-import argparse
 import ctypes
 import inspect
 import itertools
@@ -772,8 +771,7 @@ def main(argv=None):
 
 
 def parse_args(argv=None):
-    form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form, allow_abbrev=False)
+    parser = common.argument_parser(__doc__)
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="labelled run folders; several are one mixed calibration set")
     add("--separate", action="store_true", help="one scorer for each RUN, written into its folder")

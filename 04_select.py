@@ -38,7 +38,6 @@ equal the one whose tokens are likeliest; "scorer" and "p" are null then.
 
 from __future__ import annotations  # numpy is imported when it is first used
 
-import argparse
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -252,8 +251,7 @@ def how_many_are_right(answers):
 
 
 def parse_args(words=None):
-    form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form, allow_abbrev=False)
+    parser = common.argument_parser(__doc__)
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="run folders of 01_generate.py")
     add("--scorer", nargs="+", default=[], metavar="PT", help="scorers of 03_train_scorer.py")

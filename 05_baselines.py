@@ -1505,8 +1505,7 @@ def main():
 def parse_args(words: list[str]) -> tuple[str, argparse.Namespace]:
     """(command, its arguments). The first word names the command; otherwise it is `report`."""
     command = words[0] if words and words[0] in COMMANDS else "report"
-    form = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
-    parser = argparse.ArgumentParser(f"05_baselines.py {command}", description=__doc__, **form)
+    parser = common.argument_parser(__doc__, f"05_baselines.py {command}")
     add = parser.add_argument
     if command in ("report", "prm", "route"):
         add("runs", nargs="+", metavar="RUN", help="run folders, labelled for the report")
@@ -1538,6 +1537,8 @@ def parse_args(words: list[str]) -> tuple[str, argparse.Namespace]:
     if command in ("lora", "prm", "route"):
         add("--device", help="cpu, cuda, cuda:1 (default: the GPU if there is one)")
     args = parser.parse_args(words[1:] if words[:1] == [command] else words)
+    if getattr(args, "epochs", 1) < 1:
+        common.die(f"--epochs {args.epochs}: give 1 or more")
     if out := getattr(args, "out", None):
         with suppress(OSError):
             Path(out).mkdir(parents=True, exist_ok=True)

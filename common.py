@@ -6,6 +6,7 @@ prompts, models, scorers, selection, tables.
 
 from __future__ import annotations  # they name torch, which is imported when it is first used
 
+import argparse
 import fcntl
 import glob
 import hashlib
@@ -62,6 +63,18 @@ def die(message: str):
 
 def warn(message: str):
     print(f"warning: {message}", file=sys.stderr)
+
+
+def argument_parser(description: str, prog: str | None = None) -> argparse.ArgumentParser:
+    """Return a parser whose help stands as written, and which refuses in one line, without its usage."""
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog, description=description, formatter_class=form, allow_abbrev=False)
+
+    def refuse(message):
+        die(f"{parser.prog}: {message} (-h explains)")
+
+    parser.error = refuse
+    return parser
 
 
 def entry(main: Callable, kept: str):
