@@ -208,10 +208,8 @@ def score_by_rules(runs: list[RunArrays]) -> dict[str, list[Scores]]:
     for run in runs:
         conf = [values for _, values in common.with_confidence(run.path, run.rollouts)]
         for rule in RULES:
-            sign = -1 if rule.split("/")[0] in common.LOWER_IS_BETTER else 1
-            values = sign * np.array([each[rule] for each in conf], dtype=float)  # None becomes NaN
-            values = np.nan_to_num(values, nan=np.nanmin([0, *values]) - 1)  # below all others
-            by_rule[rule].append(Scores(run, as_grid(values, run.places, -np.inf)))
+            scores = common.scores_by_rule([each[rule] for each in conf], rule)
+            by_rule[rule].append(Scores(run, as_grid(scores, run.places, -np.inf)))
     return by_rule
 
 
