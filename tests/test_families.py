@@ -1,6 +1,6 @@
-"""The five families of models that the README names, each as a tiny model with its own classes, template,
-special tokens and stop ids, trained for a second to answer as its family does, with its reasoning and its
-channels; everything after that is the real programs.
+"""The families of models that the README names: prompts, sampling settings and reasoning of each, architectures
+against transformers, and all five steps with a tiny gpt-oss, which has all that is special: reasoning, channels,
+several tokens that end it. It is trained for a second to answer as its family does.
 """
 
 import importlib
@@ -8,7 +8,6 @@ import os
 import random
 import re
 import subprocess
-import sys
 from datetime import date
 from pathlib import Path
 
@@ -19,12 +18,12 @@ from conftest import (
     LATENT,
     ROOT,
     TINY,
-    assert_same_run,
     byte_tokenizer,
     dies,
     full_forward,
     random_model,
     read_jobs,
+    tokens_of,
     with_flat_vectors,
 )  # fmt: skip
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -67,20 +66,12 @@ HARMONY = """\
 {%- endfor %}
 {%- if add_generation_prompt %}{{ "<|start|>assistant" }}{% endif %}"""
 
-THINK = "<think>\nsum of {a} and {b}\n</think>\n\nIt is \\boxed{{{c}}}.<|im_end|>"
 FINAL = "<|start|>assistant<|channel|>final<|message|>It is \\boxed{{{c}}}.<|return|>"
-ANALYSIS = "<|channel|>analysis<|message|>sum of {a} and {b}<|end|>" + FINAL
-BARE = "It is {a} + {b}, so \\boxed{{{c}}}."
-SIZE = TINY | {"num_hidden_layers": 3, "initializer_range": 0.1, "bos_token_id": None}
+ANSWER = "<|channel|>analysis<|message|>sum of {a} and {b}<|end|>" + FINAL
 WARM = {"do_sample": True, "temperature": 0.6, "top_p": 0.95, "top_k": 20}
 QWEN = {"special": ["<|endoftext|>", "<|im_start|>", "<|im_end|>"], "plain": ["<think>", "</think>"],
         "eos": "<|im_end|>", "pad": "<|endoftext|>", "stop": ["<|im_end|>", "<|endoftext|>"],
-        "template": CHATML, "answer": THINK, "sampling": WARM}  # fmt: skip
-OLMO2 = {
-    "special": ["<|endoftext|>", "<|pad|>"], "plain": [], "eos": "<|endoftext|>", "pad": "<|pad|>",
-    "stop": ["<|endoftext|>"], "template": OLMO, "config": "olmo2", "size": SIZE,
-    "answer": BARE + "<|endoftext|>", "sampling": {},
-}  # fmt: skip
+        "template": CHATML, "sampling": WARM}  # fmt: skip
 CHANNELS = "startoftext endoftext return constrain channel start end message call"
 HALVES = {"layer_types": ["sliding_attention", "full_attention"] * 2, "sliding_window": 6}
 LINEAR = {"linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 8, "head_dim": 8,
@@ -98,30 +89,27 @@ BY_GENERATE = {  # what our own engine cannot run: its options, and the reason t
 }  # fmt: skip
 
 
-def by_generate(family, config):
-    """A family with an architecture of BY_GENERATE, of four layers."""
-    size = SIZE | {"num_hidden_layers": 4} | BY_GENERATE[config][0]
-    return family | {"config": config, "size": size}
-
-
-FAMILIES = {
-    "qwen3": QWEN | {"config": "qwen3", "size": SIZE | {"head_dim": 8}, "tie": True},
-    "qwen3moe": QWEN | {"config": "qwen3_moe", "size": SIZE | EXPERTS | {"head_dim": 8, "num_experts": 4}},
+CHAT = "<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{question}<|im_end|>\n"
+FAMILIES = {  # "prompt" is what stands around the question
+    "qwen3": QWEN | {"prompt": CHAT + "<|im_start|>assistant\n"},
     "qwen2": QWEN | {
-        "plain": [], "config": "qwen2", "size": SIZE, "answer": BARE + "<|im_end|>",
-        "template": "{% set default_system = 'You are a helper.' %}" + CHATML,
+        "plain": [], "template": "{% set default_system = 'You are a helper.' %}" + CHATML,
         "sampling": WARM | {"temperature": 0.7, "top_p": 0.8, "repetition_penalty": 1.05},
+        "prompt": CHAT + "<|im_start|>assistant\n",
     },
-    "olmo2": OLMO2,
-    "gpt-oss": {
+    "olmo2": {
+        "special": ["<|endoftext|>", "<|pad|>"], "plain": [], "eos": "<|endoftext|>", "pad": "<|pad|>",
+        "stop": ["<|endoftext|>"], "template": OLMO, "sampling": {},
+        "prompt": "<|endoftext|><|system|>\n{system}\n<|user|>\n{question}\n<|assistant|>\n",
+    },
+    "gpt_oss": {
         "special": [f"<|{name}|>" for name in CHANNELS.split()], "plain": [], "eos": "<|return|>",
         "pad": "<|endoftext|>", "template": HARMONY, "stop": ["<|return|>", "<|endoftext|>", "<|call|>"],
-        "config": "gpt_oss", "answer": ANALYSIS,
-        "sampling": {"do_sample": True}, "size": SIZE
-        | {"head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 16},
+        "sampling": {"do_sample": True},
+        "prompt": "<|start|>system<|message|>Current date: 2025-08-05\n\nReasoning: high<|end|>"
+        "<|start|>developer<|message|># Instructions\n\n{system}<|end|><|start|>user<|message|>{question}<|end|>"
+        "<|start|>assistant",
     },
-    "qwen3.5": by_generate(QWEN, "qwen3_5_text"),
-    "gemma2": by_generate(OLMO2, "gemma2"),
 }  # fmt: skip
 
 
@@ -137,7 +125,7 @@ def make_tokenizer(family):
     words = "user assistant system developer # Instructions Current date: 2025-08-05 Reasoning: high"
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=340, initial_alphabet=alphabet, show_progress=False)
-    tokenizer.train_from_iterator([common.SYSTEM["math"], family["answer"], words] * 3, trainer)
+    tokenizer.train_from_iterator([common.SYSTEM["math"], ANSWER, words] * 3, trainer)
     tokenizer.add_special_tokens(family["special"])
     tokenizer.add_tokens([AddedToken(token, normalized=False) for token in family["plain"]])
     bos = "<|startoftext|>" if "<|startoftext|>" in family["special"] else "<|endoftext|>"
@@ -146,91 +134,79 @@ def make_tokenizer(family):
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special, chat_template=template)
 
 
-def make_model(family, tokenizer, steps=50):
-    """Trained on its family's way to answer sums, wrong in a third of the cases, for something to select."""
+def generation_config_of(family, tokenizer):
+    stop = tokenizer.convert_tokens_to_ids(family["stop"])
+    return GenerationConfig(**family["sampling"], eos_token_id=stop, pad_token_id=tokenizer.pad_token_id)
+
+
+def make_gpt_oss(tokenizer):
+    """Trained on its way to answer sums, wrong in a third of the cases, for something to select."""
     torch.manual_seed(0)
-    size = family["size"] | {"vocab_size": len(tokenizer), "tie_word_embeddings": family.get("tie", False)}
-    ids = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
-    config = CONFIG_MAPPING[family["config"]](**size | ids)
+    size = TINY | {"num_hidden_layers": 3, "initializer_range": 0.1, "bos_token_id": None, "head_dim": 8,
+                   "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 16}  # fmt: skip
+    size |= {"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    config = CONFIG_MAPPING["gpt_oss"](**size)
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").train()
     optimiser, draw = torch.optim.AdamW(model.parameters(), lr=1e-2), random.Random(0)
-    for _ in range(steps):
+    for _ in range(50):
         sums = [(draw.randrange(5), draw.randrange(5), draw.random() < 0.33) for _ in range(12)]
-        prompts, answers = zip(*(document(tokenizer, family, *of) for of in sums))
+        prompts, answers = zip(*(document(tokenizer, *of) for of in sums))
         ids = torch.cat([torch.tensor(prompts), torch.tensor(answers)], 1)  # all of one length
         labels = ids.where(torch.arange(ids.shape[1]) >= len(prompts[0]), -100)
         model(input_ids=ids, labels=labels).loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         optimiser.zero_grad()
-    stop = tokenizer.convert_tokens_to_ids(family["stop"])
-    own = family["sampling"] | {"eos_token_id": stop, "pad_token_id": tokenizer.pad_token_id}
-    model.generation_config = GenerationConfig(**own)
     return model.eval()
 
 
-def document(tokenizer, family, a, b, wrong):
+def document(tokenizer, a, b, wrong):
     """The token ids of a prompt and of its answer."""
     prompt = common.encode_prompt(tokenizer, common.normalise_problem(question(a, b), "here", 0))
-    answer = family["answer"].format(a=a, b=b, c=a + b + wrong)
+    answer = ANSWER.format(a=a, b=b, c=a + b + wrong)
     return prompt, tokenizer(answer, add_special_tokens=False)["input_ids"]
 
 
-def when_asked(make):
-    """A dict that makes an entry when it is first asked for: each process of the tests needs a few."""
-
-    class Entries(dict):
-        def __missing__(self, name):
-            self[name] = make(name)
-            return self[name]
-
-    return Entries()
-
-
-@pytest.fixture(scope="session")
-def made(tmp_path_factory):
-    """name -> folder of the family's model, as `save_pretrained` leaves one."""
-
-    def make(name):
-        folder = tmp_path_factory.mktemp("models") / name
-        tokenizer = make_tokenizer(FAMILIES[name])
-        make_model(FAMILIES[name], tokenizer).save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-        return folder
-
-    return when_asked(make)
+@pytest.fixture(scope="module")
+def gpt_oss(tmp_path_factory):
+    """The folder of the model, as `save_pretrained` leaves one."""
+    folder = tmp_path_factory.mktemp("models") / "gpt-oss"
+    tokenizer = make_tokenizer(FAMILIES["gpt_oss"])
+    model = make_gpt_oss(tokenizer)
+    model.generation_config = generation_config_of(FAMILIES["gpt_oss"], tokenizer)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
 
 
 # ---- Prompts, sampling, where it ends
 
-CHAT = "<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{question}<|im_end|>\n"
-PROMPTS = {  # what stands around the question
-    **dict.fromkeys(("qwen3", "qwen3moe", "qwen2", "qwen3.5"), CHAT + "<|im_start|>assistant\n"),
-    **dict.fromkeys(("olmo2", "gemma2"),
-                    "<|endoftext|><|system|>\n{system}\n<|user|>\n{question}\n<|assistant|>\n"),
-    "gpt-oss": "<|start|>system<|message|>Current date: 2025-08-05\n\nReasoning: high<|end|>"
-    "<|start|>developer<|message|># Instructions\n\n{system}<|end|><|start|>user<|message|>{question}<|end|>"
-    "<|start|>assistant",
-}
+@pytest.fixture(params=FAMILIES)
+def files(request, tmp_path):
+    """(a family, its files without weights, its tokenizer)"""
+    family = FAMILIES[request.param]
+    tokenizer = make_tokenizer(family)
+    tokenizer.save_pretrained(tmp_path)
+    CONFIG_MAPPING[request.param]().save_pretrained(tmp_path)
+    generation_config_of(family, tokenizer).save_pretrained(tmp_path)
+    return family, *common.load_tokenizer(str(tmp_path))
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_prompts(name, made):
-    tokenizer = common.load_tokenizer(str(made[name]))[1]
+def test_prompts(files):
+    family, _, tokenizer = files
     ids = common.encode_prompt(tokenizer, common.normalise_problem(question(1, 2), "here", 0))
-    assert tokenizer.decode(ids) == PROMPTS[name].format(system=common.SYSTEM["math"], question="1+2=?")
+    assert tokenizer.decode(ids) == family["prompt"].format(system=common.SYSTEM["math"], question="1+2=?")
     assert all(isinstance(token, int) for token in ids) and str(date.today()) not in tokenizer.decode(ids)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_sampling_and_stop_ids(name, made):
-    files, tokenizer = common.load_tokenizer(str(made[name]))
-    stop = sorted(tokenizer.convert_tokens_to_ids(FAMILIES[name]["stop"]))
+def test_sampling_and_stop_ids(files):
+    family, files, tokenizer = files
+    stop = sorted(tokenizer.convert_tokens_to_ids(family["stop"]))
     wanted = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0, "stop_ids": stop}
-    wanted |= {key: value for key, value in FAMILIES[name]["sampling"].items() if key in wanted}
+    wanted |= {key: value for key, value in family["sampling"].items() if key in wanted}
     assert common.sampling_defaults(files, tokenizer) == wanted
     files.generation_config.eos_token_id = [*stop, stop[0]]
-    if name == "gpt-oss":  # a copy of the model whose file lists the end of a message
+    if "<|call|>" in family["stop"]:  # a copy of gpt-oss whose file lists the end of a message
         files.generation_config.eos_token_id.append(tokenizer.convert_tokens_to_ids("<|end|>"))
     assert common.sampling_defaults(files, tokenizer) == wanted
     files.generation_config.eos_token_id = None
@@ -289,45 +265,37 @@ def test_split_reasoning(reasoning, between, answer):
 N = 4
 
 
-@pytest.fixture(scope="session")
-def runs(made, tmp_path_factory, run_here):
-    """name -> run folder after all five programs."""
+@pytest.fixture(scope="module")
+def run(gpt_oss, tmp_path_factory, run_here):
+    """A run folder after all five programs."""
     folder = tmp_path_factory.mktemp("families")
     common.write_jsonl(folder / "sums.jsonl", [question(a, b) for a in range(4) for b in range(4)])
-
-    def make(name):
-        arguments = made[name], folder / "sums.jsonl", "-n", N, "--max-new-tokens", 50, "--out", folder / "runs"
-        run = Path(run_here("01_generate.py", *arguments).stdout.strip())
-        run_here("02_label.py", run)
-        run_here("03_train_scorer.py", run, "--configs", 2, "--workers", 1, "-o", run / "scatr.pt")
-        run_here("04_select.py", run, "--scorer", run / "scatr.pt")
-        run_here("05_baselines.py", run)
-        return run
-
-    return when_asked(make)
+    arguments = gpt_oss, folder / "sums.jsonl", "-n", N, "--max-new-tokens", 50, "--out", folder / "runs"
+    run = Path(run_here("01_generate.py", *arguments).stdout.strip())
+    run_here("02_label.py", run)
+    run_here("03_train_scorer.py", run, "--configs", 2, "--workers", 1, "-o", run / "scatr.pt")
+    run_here("04_select.py", run, "--scorer", run / "scatr.pt")
+    run_here("05_baselines.py", run)
+    return run
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_five_steps(name, made, runs):
+def test_five_steps(gpt_oss, run):
     """What holds of every rollout, whatever this processor's last bits made of the model and its texts."""
-    run, family = runs[name], FAMILIES[name]
     rollouts, labels = common.read_rollouts(run), common.read_labels(run)
     assert len(rollouts) == len(labels) == 16 * N
-    tokenizer = common.load_model(str(made[name]), device="cpu")[1]
-    tokens, stops = common.load_pt(run / "tokens.pt"), {*tokenizer.convert_tokens_to_ids(family["stop"])}
-    tokens = tokens["ids"].tensor_split(tokens["offsets"][1:-1])
-    form = re.escape(family["answer"].format(a="A", b="A", c="C")).replace("A", r"\d").replace("C", r"(\d)")
+    _, tokenizer = common.load_tokenizer(str(gpt_oss))
+    stops = {*tokenizer.convert_tokens_to_ids(FAMILIES["gpt_oss"]["stop"])}
+    form = re.escape(ANSWER.format(a="A", b="A", c="C")).replace("A", r"\d").replace("C", r"(\d)")
     form = re.compile(re.sub(r"<\\\|\w+\\\|>$", "", form))  # the token that ends it is not in the text
     well_formed = []
-    for row, label, ids in zip(rollouts, labels, tokens, strict=True):
-        *before, last = ids.tolist()
+    for row, label, ids in zip(rollouts, labels, tokens_of(run), strict=True):
+        *before, last = ids
         stopped = row["finish"] == "stop"
         assert stopped == (last in stops) and not stops & {*before} and (stopped or len(ids) == 50), row
-        assert row["response"] == tokenizer.decode(ids[:-1] if stopped else ids)
-        if stopped and (found := form.fullmatch(row["response"])):  # gpt-oss went on after its analysis
+        assert row["response"] == tokenizer.decode(before if stopped else ids)
+        if stopped and (found := form.fullmatch(row["response"])):  # some go on after their analysis
             reasoning, answer = judge.split_reasoning(row["response"])
-            assert "boxed" in answer and "boxed" not in reasoning
-            assert bool(reasoning) == bool(re.search("think|channel", row["response"]))
+            assert "boxed" in answer and "sum of" in reasoning and "boxed" not in reasoning
             assert label["label"] == (int(found[1]) == eval(row["id"])), (row, label)  # a sum's id is the sum
             well_formed.append(label["label"])
     assert {*well_formed} == {0, 1}  # of 64 answers, a third wrong by training
@@ -349,10 +317,9 @@ def replaced(text, *pairs):
     return text
 
 
-@pytest.mark.parametrize("name", ["qwen3", "gpt-oss"])
-def test_scorer_in_a_loop_of_ones_own(name, runs, made, capsys):
+def test_scorer_in_a_loop_of_ones_own(run, gpt_oss, capsys):
     """What people paste runs; that its scores are right is for test_stop.py."""
-    here = ("Qwen/Qwen3-1.7B", made[name]), ("scorer.pt", runs[name] / "scatr.pt"), ("17 * 23", "1+2")
+    here = ("Qwen/Qwen3-1.7B", gpt_oss), ("scorer.pt", run / "scatr.pt"), ("17 * 23", "1+2")
     code = from_readme("python", "load_model")
     code = replaced(code, ("PATH/OF/THIS/REPOSITORY", ROOT), ("4096", "50"), *here)
     space = {}
@@ -449,21 +416,13 @@ def test_a_model_without_layers_and_norm_is_refused_in_one_line(capsys):
 
 # ---- Many workers
 
-def test_a_job_array(made, tmp_path, run_here):
-    """The jobs of an array one after the other."""
-    common.write_jsonl(tmp_path / "sums.jsonl", [question(a, b) for a in range(2) for b in range(3)])
-    arguments = [made["qwen2"], tmp_path / "sums.jsonl", "-n", N, "--max-new-tokens", 30]
-    whole = Path(run_here("01_generate.py", *arguments, "--out", tmp_path / "one").stdout.strip())
-    own = " ".join(map(str, [*arguments, "--out", tmp_path / "jobs"]))
+
+def test_a_job_array():
+    """What two such workers make is for test_generate.py and test_runs.py."""
     (line,) = [line for line in from_readme("bash", "SLURM_ARRAY").splitlines() if "SLURM_ARRAY" in line]
-    job = replaced(line, ("python 01_generate.py MODEL DATASET", f"{sys.executable} 01_generate.py {own}"))
-    env = os.environ | {"SLURM_ARRAY_TASK_COUNT": "2"}
-    folder = tmp_path / "jobs" / "qwen2" / "sums" / "32"
-    for task, parts in (("1", 3), ("0", 6)):
-        env["SLURM_ARRAY_TASK_ID"] = task
-        subprocess.run(["bash", "-c", job], cwd=ROOT, check=True, env=env)
-        assert len([*folder.glob("parts/*.pt")]) == parts
-    assert_same_run(whole, folder)
+    env = os.environ | {"SLURM_ARRAY_TASK_COUNT": "2", "SLURM_ARRAY_TASK_ID": "1"}
+    job = replaced(line, ("python 01_generate.py MODEL DATASET", "printenv RANK WORLD_SIZE"))
+    assert subprocess.run(["bash", "-c", job], env=env, stdout=-1, text=True).stdout == "1\n2\n"
 
 
 @pytest.mark.parametrize("env, place, gpu", [
