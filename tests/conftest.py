@@ -185,6 +185,21 @@ def full_forward(model, ids):
     return states, out.logits[0]
 
 
+def exact_attention(q, keys, values, table, sizes, scaling, window, sinks):
+    """In float64: q [B, H, D], keys, values [pages, G, P, D] -> [B, H, D]."""
+    found = []
+    for query, size, pages in zip(q.double(), sizes.tolist(), table.long()):
+        pages = pages[: -(-size // keys.shape[2])]  # other places of the table mean nothing
+        first = max(0, size - window) if window else 0
+        k, v = (x[pages].double().transpose(0, 1).flatten(1, 2)[:, first:size] for x in (keys, values))
+        k, v = (x.repeat_interleave(len(query) // len(x), 0) for x in (k, v))  # [H, T, D]
+        scores = (k @ query[..., None])[..., 0] * scaling
+        if sinks is not None:
+            scores = torch.cat([scores, sinks.double()[:, None]], 1)
+        found.append((scores.softmax(1)[:, None, : size - first] @ v)[:, 0])
+    return torch.stack(found)
+
+
 def read_jobs(model, jobs, layers, stop_ids=(), extra=()):
     """The rollouts of 01's jobs with "tokens", in their order, by its teacher-forced pass."""
     generate = importlib.import_module("01_generate")

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 from bench_train import draw_rollouts, make_world
-from conftest import ROOT, TINY, python, read_jobs, with_flat_vectors
+from conftest import ROOT, TINY, exact_attention, python, read_jobs, with_flat_vectors
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 import common
@@ -141,21 +141,6 @@ def test_processes_load_a_model_on_its_way_to_a_gpu_one_after_another(monkeypatc
 
 
 # ---- The kernel, on a GPU or by Triton's interpreter
-
-
-def exact_attention(q, keys, values, table, sizes, scaling, window, sinks):
-    """In float64: q [B, H, D], keys, values [pages, G, P, D] -> [B, H, D]."""
-    found = []
-    for query, size, pages in zip(q.double(), sizes.tolist(), table.long()):
-        pages = pages[: -(-size // keys.shape[2])]  # other places of the table mean nothing
-        first = max(0, size - window) if window else 0
-        k, v = (x[pages].double().transpose(0, 1).flatten(1, 2)[:, first:size] for x in (keys, values))
-        k, v = (x.repeat_interleave(len(query) // len(x), 0) for x in (k, v))  # [H, T, D]
-        scores = (k @ query[..., None])[..., 0] * scaling
-        if sinks is not None:
-            scores = torch.cat([scores, sinks.double()[:, None]], 1)
-        found.append((scores.softmax(1)[:, None, : size - first] @ v)[:, 0])
-    return torch.stack(found)
 
 
 @with_triton

@@ -1,12 +1,11 @@
 """04: scores of a known scorer, selections by hand, no label reaches a choice, broken joins are refused."""
 
-import shutil
 from collections import Counter
 
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT, edit_hidden, edit_jsonl, first_dimension_scorer, make_run, python, read_vectors
+from conftest import edit_hidden, edit_jsonl, first_dimension_scorer, make_run, python, read_vectors
 
 import common
 
@@ -317,26 +316,6 @@ def test_other_sampling_settings_than_the_calibrations_are_named_once(
         scorers.append(first_dimension_scorer(tmp_path / f"scatr.c@32-{seed}.pt", sampling=calibration))
     line = f"warning: {run}: sampled otherwise than the calibration ({said}); p may be off\n"
     assert select(scorers=scorers).stderr == ("" if said is None else line)
-
-
-def test_another_chat_template_than_the_calibrations_is_named(tmp_path, run_here):
-    """As 01, 02 and 03 leave it behind in the scorer."""
-    model = tmp_path / "model"
-    shutil.copytree(ROOT / "demo" / "model", model)
-    small = "--limit", 12, "-n", 4, "--max-new-tokens", 40
-    run_here("01_generate.py", model, ROOT / "demo" / "math_a.jsonl", *small, "--out", tmp_path)
-    cal, scorer = tmp_path / "model" / "math_a" / "32", tmp_path / "s.pt"
-    run_here("02_label.py", cal)
-    edit_jsonl(cal / "labels.jsonl", lambda row: row | {"label": row["sample"] % 2})
-    run_here("03_train_scorer.py", cal, "--configs", 1, "--workers", 1, "-o", scorer)
-    template = model / "chat_template.jinja"
-    line = "sampled otherwise than the calibration (another chat template or system text); p may be off"
-    for change, is_said in (("", False), ("Q: ", True)):
-        template.write_text(change + template.read_text())
-        out = tmp_path / f"out{change}"
-        run_here("01_generate.py", model, ROOT / "demo" / "math_b.jsonl", *small, "--out", out)
-        warned = run_here("04_select.py", out / "model" / "math_b" / "32", "--scorer", scorer).stderr
-        assert (line in warned) == ("warning" in warned) == is_said, warned
 
 
 def test_a_run_that_the_scorer_learned_from_is_named_once(run, tmp_path, select):

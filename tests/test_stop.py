@@ -2,6 +2,7 @@
 
 import importlib
 import io
+import shutil
 from collections import Counter
 from contextlib import redirect_stderr, suppress
 from types import SimpleNamespace
@@ -169,10 +170,10 @@ def test_sample_refuses_in_words_what_it_cannot_do(demo_model, arguments, error,
 SIZES = ("-n", 6, "--max-new-tokens", 48, "--device", "cpu")
 
 
-def run_01(problems, out, *flags):
+def run_01(problems, out, *flags, model=MODEL):
     """01 in this process: importing torch and transformers a dozen times is a minute."""
     common.write_jsonl(out / "problems.jsonl", problems)
-    command = [MODEL, out / "problems.jsonl", *SIZES, "--out", out, *flags]
+    command = [model, out / "problems.jsonl", *SIZES, "--out", out, *flags]
     generate.main([str(x) for x in command])
     return out / "model" / "problems" / "32"
 
@@ -242,19 +243,22 @@ def trained(runs, run_here):
     return runs.base / "trained.pt"
 
 
-@pytest.mark.parametrize("kind, change", [
-    ("math", None), (None, "kind text, not math"), ("code", "kind code, not math"),
+@pytest.mark.parametrize("kind, template, change", [
+    ("math", "", None), (None, "", "kind text, not math"), ("code", "", "kind code, not math"),
+    ("math", "Q: ", "another chat template or system text"),
 ])  # fmt: skip
 def test_what_is_asked_otherwise_than_in_calibration_is_said_by_stop_sample_and_04(
-    runs, trained, tmp_path, run_here, demo_model, kind, change
+    runs, trained, tmp_path, run_here, kind, template, change
 ):
+    model = shutil.copytree(MODEL, tmp_path / "model")
+    (model / "chat_template.jinja").write_text(template + (model / "chat_template.jinja").read_text())
     questions = [{"prompt": f"{problem['prompt']} Say it."} for problem in runs.problems[:2]]
     with redirect_stderr(io.StringIO()) as said:
         flags = ("--kind", kind) if kind else ()
-        run = run_01(questions, tmp_path, *flags, "--scorer", trained)
+        run = run_01(questions, tmp_path / "runs", *flags, "--scorer", trained, model=model)
         problems = common.read_jsonl(run / "problems.jsonl")
         assert {problem["kind"] for problem in problems} == {kind or "text"}
-        generate.sample(*demo_model, problems, 1, trained, max_new_tokens=5)
+        generate.sample(*common.load_model(str(model), "cpu"), problems, 1, trained, max_new_tokens=5)
     said = said.getvalue()
     line = f"warning: asked otherwise than the scorer's calibration ({change}); p may be off\n"
     assert said.count(line) == 2 if change else "warning" not in said
