@@ -126,10 +126,19 @@ sys.exit(answer[0] if answer else 1)
 """
 
 
+def make_project(folder):
+    """The repository without a .venv, whose Python would be taken before the one of PATH."""
+    folder.mkdir()
+    for path in (ROOT / "run_all.sh", ROOT / "demo", *ROOT.glob("*.py")):
+        (folder / path.name).symlink_to(path)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def quick():
     """Settings for a run_all.sh whose `python3` forks a process that has imported torch."""
     with tempfile.TemporaryDirectory() as folder:  # the path of a socket must be short
+        project = make_project(Path(folder, "project"))
         client, address = Path(folder, "python3"), Path(folder, "socket")
         client.write_text(ASKING.format(python=sys.executable, socket=address))
         client.chmod(0o755)
@@ -137,7 +146,7 @@ def quick():
         while not address.exists():
             assert server.poll() is None
             time.sleep(0.1)
-        yield {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+        yield {"folder": project, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
         server.kill()
         server.wait()
 
@@ -156,7 +165,7 @@ def finished(tmp_path_factory, quick):
         if not (folder / "printed.json").exists():
             stop_at(folder / "out", "parts/*.pt", os.kill, signal.SIGTERM, on_all_cores=True)
             stop_at(folder / "out", "math_a/32/rollouts.jsonl", os.killpg, signal.SIGINT)
-            stop_at(folder / "out", "*@*.pt", os.killpg, signal.SIGKILL)
+            stop_at(folder / "out", "code_b/32/rollouts.jsonl", os.killpg, signal.SIGKILL)
             common.write_json(folder / "printed.json", {"all": run_all(folder / "out", **quick)})
     return folder / "out", *common.read_json(folder / "printed.json")["all"]
 
@@ -337,10 +346,7 @@ echo "$LOCAL_RANK ${{*:2}}" >>{folder}/calls-$i
 
 def put_stand_ins(folder, gpus):
     """(a project, settings) of a run_all.sh whose steps only note how they are called."""
-    project = folder / "project"  # without a .venv, whose Python would be taken before the one of PATH
-    project.mkdir()
-    for file in ("run_all.sh", *(path.name for path in ROOT.glob("*.py"))):
-        (project / file).symlink_to(ROOT / file)
+    project = make_project(folder / "project")
     stub = folder / "bin" / "python3"
     stub.parent.mkdir()
     stub.write_text(STUB.format(gpus=gpus, folder=folder, python=sys.executable))
