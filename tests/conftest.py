@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+import time
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
@@ -100,6 +102,76 @@ def python(program, *args, **options):
     """A new Python that runs a program of a few lines, which can import common.py."""
     command = [sys.executable, "-c", program, *map(str, args)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, **options)
+
+
+FORKING = """\
+import json, os, runpy, signal, socket, sys, traceback
+import sympy, torch, transformers.models.qwen3.modeling_qwen3
+from transformers import AutoModelForCausalLM, AutoTokenizer
+torch.optim.Adam([torch.zeros(1)])
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen()
+while True:
+    connection, _ = listener.accept()
+    if os.fork():
+        connection.close()
+        continue
+    listener.close()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    call, files, _, _ = socket.recv_fds(connection, 1 << 20, 3)
+    sys.argv, environment, folder, cores = json.loads(call)
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    os.sched_setaffinity(0, cores)
+    sys.path[0] = os.path.dirname(sys.argv[0])
+    code = 1
+    try:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        code = 0
+    except SystemExit as stop:
+        code = stop.code or 0
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    connection.sendall(bytes([code]))
+    os._exit(code)
+"""
+ASKING = """\
+#!{python} -IS
+import json, os, socket, sys
+if not sys.argv[1].endswith(".py"):
+    os.execv("{python}", ["{python}", *sys.argv[1:]])
+with socket.socket(socket.AF_UNIX) as server:
+    server.connect("{socket}")
+    call = [sys.argv[1:], dict(os.environ), os.getcwd(), [*os.sched_getaffinity(0)]]
+    socket.send_fds(server, [json.dumps(call).encode()], [0, 1, 2])
+    answer = server.recv(1)
+sys.exit(answer[0] if answer else 1)
+"""
+
+
+@pytest.fixture(scope="session")
+def loaded_python():
+    """The path of a `python3` that is a fork of a process that has imported torch, which takes seconds.
+
+    What kills it does not end the fork.
+    """
+    with tempfile.TemporaryDirectory() as folder:  # the path of a socket must be short
+        client, address = Path(folder, "python3"), Path(folder, "socket")
+        client.write_text(ASKING.format(python=sys.executable, socket=address))
+        client.chmod(0o755)
+        server = subprocess.Popen([sys.executable, "-c", FORKING, str(address)])
+        while not address.exists():
+            assert server.poll() is None
+            time.sleep(0.1)
+        yield client
+        server.kill()
+        server.wait()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """The README's command, shrunk: five steps on the bundled model, stopped, killed, run again, given nonsense.
 
-A Python that imports torch takes seconds, so several tests look at what one run_all.sh made, and the steps of
-others are forks of one process that has imported it.
+Several tests look at what one run_all.sh made.
 """
 
 import fcntl
@@ -11,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import textwrap
 import time
 from pathlib import Path
@@ -75,57 +73,6 @@ def lock(path):
     return file
 
 
-FORKING = """\
-import json, os, runpy, signal, socket, sys, traceback
-import sympy, torch, transformers.models.qwen3.modeling_qwen3
-from transformers import AutoModelForCausalLM, AutoTokenizer
-torch.optim.Adam([torch.zeros(1)])
-signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-listener = socket.socket(socket.AF_UNIX)
-listener.bind(sys.argv[1])
-listener.listen()
-while True:
-    connection, _ = listener.accept()
-    if os.fork():
-        connection.close()
-        continue
-    listener.close()
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    call, files, _, _ = socket.recv_fds(connection, 1 << 20, 3)
-    sys.argv, environment, folder, cores = json.loads(call)
-    for number, file in enumerate(files):
-        os.dup2(file, number)
-    os.environ.clear()
-    os.environ.update(environment)
-    os.chdir(folder)
-    os.sched_setaffinity(0, cores)
-    sys.path[0] = os.path.dirname(sys.argv[0])
-    code = 1
-    try:
-        runpy.run_path(sys.argv[0], run_name="__main__")
-        code = 0
-    except SystemExit as stop:
-        code = stop.code or 0
-    except BaseException:
-        traceback.print_exc()
-    sys.stdout.flush()
-    connection.sendall(bytes([code]))
-    os._exit(code)
-"""
-ASKING = """\
-#!{python} -IS
-import json, os, socket, sys
-if not sys.argv[1].endswith(".py"):
-    os.execv("{python}", ["{python}", *sys.argv[1:]])
-with socket.socket(socket.AF_UNIX) as server:
-    server.connect("{socket}")
-    call = [sys.argv[1:], dict(os.environ), os.getcwd(), [*os.sched_getaffinity(0)]]
-    socket.send_fds(server, [json.dumps(call).encode()], [0, 1, 2])
-    answer = server.recv(1)
-sys.exit(answer[0] if answer else 1)
-"""
-
-
 def make_project(folder):
     """The repository without a .venv, whose Python would be taken before the one of PATH."""
     folder.mkdir()
@@ -135,20 +82,10 @@ def make_project(folder):
 
 
 @pytest.fixture(scope="module")
-def quick():
+def quick(loaded_python, tmp_path_factory):
     """Settings for a run_all.sh whose `python3` forks a process that has imported torch."""
-    with tempfile.TemporaryDirectory() as folder:  # the path of a socket must be short
-        project = make_project(Path(folder, "project"))
-        client, address = Path(folder, "python3"), Path(folder, "socket")
-        client.write_text(ASKING.format(python=sys.executable, socket=address))
-        client.chmod(0o755)
-        server = subprocess.Popen([sys.executable, "-c", FORKING, str(address)])
-        while not address.exists():
-            assert server.poll() is None
-            time.sleep(0.1)
-        yield {"folder": project, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
-        server.kill()
-        server.wait()
+    project = make_project(tmp_path_factory.mktemp("quick") / "project")
+    return {"folder": project, "PATH": f"{loaded_python.parent}{os.pathsep}{os.environ['PATH']}"}
 
 
 @pytest.fixture(scope="module")

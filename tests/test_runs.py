@@ -4,7 +4,6 @@ import importlib
 import os
 import shutil
 import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -228,9 +227,9 @@ def test_a_run_does_not_go_on_in_another_number_type(begun, tmp_path, monkeypatc
 # ---- One process at a time
 
 
-def test_the_same_command_twice_at_once_makes_one_run(whole, tmp_path):
+def test_the_same_command_twice_at_once_makes_one_run(whole, tmp_path, loaded_python):
     """Two workers, of which one is started twice. They start together for real; the second of a rank waits."""
-    command = [sys.executable, ROOT / "01_generate.py", *command_of(tmp_path)]
+    command = [loaded_python, ROOT / "01_generate.py", *command_of(tmp_path)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     places = [os.environ | {"RANK": rank, "WORLD_SIZE": "2"} for rank in ("0", "1", "1")]
     programs = [subprocess.Popen(command, env=env, **pipes) for env in places]
@@ -239,10 +238,10 @@ def test_the_same_command_twice_at_once_makes_one_run(whole, tmp_path):
     assert_as_if_sampled_at_once(tmp_path / "model" / "p" / "32", whole)
 
 
-def test_who_is_second_in_a_place_says_so_and_waits(begun, whole, tmp_path):
+def test_who_is_second_in_a_place_says_so_and_waits(begun, whole, tmp_path, loaded_python):
     with generate.locked(begun, "worker-0"):
         program = subprocess.Popen(
-            [sys.executable, ROOT / "01_generate.py", *command_of(tmp_path)], stderr=subprocess.PIPE, text=True
+            [loaded_python, ROOT / "01_generate.py", *command_of(tmp_path)], stderr=subprocess.PIPE, text=True
         )
         lines = iter(program.stderr.readline, "")
         assert f"{begun}: another process is at it; this one waits until that has ended\n" in lines
