@@ -112,17 +112,26 @@ def test_a_set_by_its_name(name, size, first_id, hub):
     assert common.load_problems(name, limit=20) == problems[:20]
 
 
-def test_pages_are_downloaded_once_and_then_work_offline(tmp_path, monkeypatch):
-    """From a real server, which gives the file `rows` whatever is asked of it; then in a new process."""
+@pytest.fixture
+def served(tmp_path, monkeypatch):
+    """The folder of a real server that stands for the Hub's and the authors'; the cache is empty."""
     cached = partial(huggingface_hub.cached_assets_path, assets_dir=tmp_path / "assets")
     monkeypatch.setattr(huggingface_hub, "cached_assets_path", cached)
-    common.write_json(tmp_path / "served" / "rows", page_of("aime24", 0))
-    handler = partial(SimpleHTTPRequestHandler, directory=tmp_path / "served")
+    folder = tmp_path / "served"
+    folder.mkdir()
+    handler = partial(SimpleHTTPRequestHandler, directory=folder)
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}).start()
-        monkeypatch.setattr(common, "ROWS_SERVER", f"http://127.0.0.1:{server.server_port}")
-        problems = common.load_problems("aime24")
+        for name in ("ROWS_SERVER", "AUTHORS"):
+            monkeypatch.setattr(common, name, f"http://127.0.0.1:{server.server_port}")
+        yield folder
         server.shutdown()
+
+
+def test_pages_are_downloaded_once_and_then_work_offline(served, tmp_path):
+    """The server gives the file `rows` whatever is asked of it; then in a new process."""
+    common.write_json(served / "rows", page_of("aime24", 0))
+    problems = common.load_problems("aime24")
     offline = os.environ | {"HF_HUB_OFFLINE": "1", "HF_ASSETS_CACHE": str(tmp_path / "assets")}
     program = "import common, json; common.entry(lambda: print(json.dumps(common.load_problems('{}'))), '')"
     assert len(problems) == 30
@@ -149,29 +158,14 @@ def test_the_judge_takes_what_the_sets_give(hub, tmp_path, run_here):
     assert (result["solutions"], result["stubs"], result["failures"]) == (3, 3, 0)
 
 
-@pytest.fixture
-def authors(tmp_path, monkeypatch):
-    """The folder of a server that stands for the authors' repository; the cache is empty."""
-    cached = partial(huggingface_hub.cached_assets_path, assets_dir=tmp_path / "assets")
-    monkeypatch.setattr(huggingface_hub, "cached_assets_path", cached)
-    folder = tmp_path / "served"
-    folder.mkdir()
-    handler = partial(SimpleHTTPRequestHandler, directory=folder)
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}).start()
-        monkeypatch.setattr(common, "AUTHORS", f"http://127.0.0.1:{server.server_port}")
-        yield folder
-        server.shutdown()
-
-
-def test_the_authors_files_are_downloaded_once_and_are_the_same_from_disk(authors, tmp_path, monkeypatch):
+def test_the_authors_files_are_downloaded_once_and_are_the_same_from_disk(served, monkeypatch):
     for file, text in AUTHORS_FILES.items():
-        (authors / file).write_text(text)
+        (served / file).write_text(text)
     downloaded = {name: common.load_problems(name) for name in common.AUTHORS_FILES}
     monkeypatch.setattr(common, "AUTHORS", "http://127.0.0.1:9")
     for name, (file, size, _) in common.AUTHORS_FILES.items():
         assert downloaded[name] == common.load_problems(name) and len(downloaded[name]) == size
-        assert downloaded[name] == common.load_problems(authors / file)
+        assert downloaded[name] == common.load_problems(served / file)
     first, maths = downloaded["kodcode"][0], downloaded["openthoughts-math"][0]
     tests = ["x = 0\nassert times_0(1) == x", "assert times_0(3) == 0"]
     assert first == {"id": "0", "kind": "code", "prompt": "Write times_0(x), x times 0.", "entry_point": "times_0",
@@ -188,8 +182,8 @@ KODCODE = AUTHORS_FILES["kodcode_1000.jsonl"]
     (KODCODE[:5000], "it has 32 lines instead of 1000"),
     (KODCODE[:-9], "kodcode_1000.jsonl (JSONDecodeError: "),
 ])  # fmt: skip
-def test_what_is_not_the_authors_file_is_refused_and_a_later_download_is_read(text, says, authors, capsys):
-    file = authors / "kodcode_1000.jsonl"
+def test_what_is_not_the_authors_file_is_refused_and_a_later_download_is_read(text, says, served, capsys):
+    file = served / "kodcode_1000.jsonl"
     if text:
         file.write_text(text)
     assert says in dies(capsys, common.load_problems, "kodcode")
