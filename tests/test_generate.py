@@ -566,6 +566,7 @@ def test_vectors_are_in_the_type_of_the_model(folder, tmp_path):
 @pytest.mark.parametrize("command, words", [
     ("nothing-here p.jsonl", "is not a folder"),
     ("other/modle p.jsonl", "other/modle: there is no such folder"),
+    ("other p.jsonl", "/other: there is no config.json in it; give the folder of a whole model, or a Hub id"),
     ("model p.jsonl --slots 0", "slots 0: give a number from 1"),
     ("model p.jsonl --temp 1", "unrecognized arguments: --temp"),
     ("model p.jsonl nonsense", "known names are humaneval"),

@@ -393,12 +393,6 @@ def test_a_corrected_reference_is_taken_over_and_judged(begun, tmp_path, run_her
     assert after[2]["label"] == 1 and before[:2] == after[:2] and before[4:] == after[4:]
 
 
-def test_a_folder_that_is_no_model_is_named(tmp_path):
-    (tmp_path / "model").mkdir()
-    error = refused(tmp_path, model=tmp_path / "model")
-    assert error == f"{tmp_path}/model: there is no config.json in it; give the folder of a whole model, or a Hub id"
-
-
 def test_a_folder_that_is_not_there_is_named(begun, tmp_path):
     """It is not another model, whose run would be in the way."""
     assert refused(tmp_path, 2, PROBLEMS[:3], model="/nowhere/model") == "/nowhere/model: there is no such folder"
