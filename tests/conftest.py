@@ -227,6 +227,19 @@ def byte_tokenizer(before=(), after=(), special=(), plain=(), **options):
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **options)
 
 
+CHATML = """\
+{%- if messages[0].role != 'system' and default_system %}
+{%- set messages = [{'role': 'system', 'content': default_system}] + messages %}{% endif %}
+{%- for message in messages %}<|im_start|>{{ message.role }}
+{{ message.content }}<|im_end|>
+{% endfor %}
+{%- if add_generation_prompt %}<|im_start|>assistant
+{% if enable_thinking is defined and enable_thinking is false %}<think>
+
+</think>
+
+{% endif %}{% endif %}"""
+
 TINY = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4, "num_attention_heads": 4,
         "num_key_value_heads": 2, "max_position_embeddings": 512, "initializer_range": 0.15,
         "vocab_size": 300, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None}  # fmt: skip

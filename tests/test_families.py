@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import (
+    CHATML,
     EXPERTS,
     LATENT,
     ROOT,
@@ -34,19 +35,6 @@ import common
 generate, judge = map(importlib.import_module, ("01_generate", "02_label"))
 
 # ---- The families: templates with the features of the real ones, in our words
-
-CHATML = """\
-{%- if messages[0].role != 'system' and default_system %}
-{%- set messages = [{'role': 'system', 'content': default_system}] + messages %}{% endif %}
-{%- for message in messages %}<|im_start|>{{ message.role }}
-{{ message.content }}<|im_end|>
-{% endfor %}
-{%- if add_generation_prompt %}<|im_start|>assistant
-{% if enable_thinking is defined and enable_thinking is false %}<think>
-
-</think>
-
-{% endif %}{% endif %}"""
 
 OLMO = """\
 {{ bos_token }}{% for message in messages %}<|{{ message.role }}|>

@@ -131,30 +131,22 @@ def test_a_vote_counts_weights_and_a_problem_without_an_answer_takes_the_best(ru
     assert samples(run, "weighted-vote") == [1, 1, 1, 0, *[1] * 6]
 
 
-def test_other_labels_give_the_same_selection_and_accuracy_counts_judged_answers(run, select):
-    select("--strategy", "best-of-n")
-    before = samples(run, "best-of-n")
+def test_labels_change_no_selection_and_accuracy_counts_judged_answers(run, select):
+    def chosen():
+        return samples(run, "best-of-n"), samples(run, "weighted-vote")
 
-    def flip(row):
-        return row | {"label": None if row["id"] == "p0" else 1 - row["label"]}
-
-    edit_jsonl(run / "labels.jsonl", flip)
-    said = select("--strategy", "best-of-n").stdout
-    assert samples(run, "best-of-n") == before
-    right = sum(row["label"] for row in answers(run) if row["id"] != "p0")
-    assert f"{right} of 9 judged answers are right ({100 * right / 9:.1f} %)" in said
-
-
-def test_a_run_without_labels_gets_the_same_selection_and_no_label_beside_it(run, select):
     select()
-    best, voted = samples(run, "best-of-n"), samples(run, "weighted-vote")
+    before = chosen()
+    edit_jsonl(run / "labels.jsonl", lambda row: row | {"label": None if row["id"] == "p0" else 1 - row["label"]})
+    said = select().stdout
+    right = sum(row["label"] for row in answers(run) if row["id"] != "p0")
+    assert f"{right} of 9 judged answers are right ({100 * right / 9:.1f} %)" in said and chosen() == before
     edit_jsonl(run / "labels.jsonl", lambda row: row | {"label": None})  # as 02 without references
-    assert "not judged" in select().stdout
-    assert (samples(run, "best-of-n"), samples(run, "weighted-vote")) == (best, voted)
+    assert "not judged" in select().stdout and chosen() == before
     assert not any("label" in row for row in [*selected(run).values(), *answers(run)])
     (run / "labels.jsonl").unlink()
     assert "no labels.jsonl, so no answers and no votes: run 02_label.py" in select().stdout
-    assert samples(run, "best-of-n") == best and samples(run, "weighted-vote") == []
+    assert chosen() == (before[0], [])
     assert {row["answer"] for row in answers(run)} == {None} and "vote" not in answers(run)[0]
 
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 import transformers as hf
 from conftest import (
+    CHATML,
     byte_tokenizer,
     call_main,
     edit_jsonl,
@@ -30,15 +31,6 @@ import common
 verifiers = importlib.import_module("05_baselines")
 
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-CHATML = """\
-{% for message in messages %}<|im_start|>{{ message.role }}
-{{ message.content }}<|im_end|>
-{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
-{% if enable_thinking is defined and enable_thinking is false %}<think>
-
-</think>
-
-{% endif %}{% endif %}"""
 SIZE = {"vocab_size": 262, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
         "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 512,
         "initializer_range": 0.2}  # fmt: skip
