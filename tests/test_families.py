@@ -1,5 +1,5 @@
-"""The families of models that the README names: prompts, sampling settings and reasoning of each, architectures
-against transformers, and all five steps with a tiny gpt-oss, which has all that is special: reasoning, channels,
+"""The families of models that the README names: prompts, sampling settings and reasoning of each; architectures
+against transformers; all five steps with a tiny gpt-oss, which has all that is special: reasoning, channels and
 several tokens that end it. It is trained for a second to answer as its family does.
 """
 
@@ -132,8 +132,8 @@ def make_gpt_oss(tokenizer):
     torch.manual_seed(0)
     size = TINY | {"num_hidden_layers": 3, "initializer_range": 0.1, "bos_token_id": None, "head_dim": 8,
                    "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 16}  # fmt: skip
-    size |= {"vocab_size": len(tokenizer), "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
-    config = CONFIG_MAPPING["gpt_oss"](**size)
+    ids = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    config = CONFIG_MAPPING["gpt_oss"](**size | ids | {"vocab_size": len(tokenizer)})
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").train()
     optimiser, draw = torch.optim.AdamW(model.parameters(), lr=1e-2), random.Random(0)
     for _ in range(50):
