@@ -1,6 +1,6 @@
-"""The families of models that the README names: prompts, sampling settings and reasoning of each; architectures
-against transformers; all five steps with a tiny gpt-oss, which has all that is special: reasoning, channels and
-several tokens that end it. It is trained for a second to answer as its family does.
+"""The families of models that the README names: prompts, sampling and reasoning of each; architectures against
+transformers; all five steps with a tiny gpt-oss, which has all that is special: reasoning, channels and several
+tokens that end it. It is trained for a second to answer as its family does.
 """
 
 import importlib
@@ -95,8 +95,8 @@ FAMILIES = {  # "prompt" is what stands around the question
         "pad": "<|endoftext|>", "template": HARMONY, "stop": ["<|return|>", "<|endoftext|>", "<|call|>"],
         "sampling": {"do_sample": True},
         "prompt": "<|start|>system<|message|>Current date: 2025-08-05\n\nReasoning: high<|end|>"
-        "<|start|>developer<|message|># Instructions\n\n{system}<|end|><|start|>user<|message|>{question}<|end|>"
-        "<|start|>assistant",
+        "<|start|>developer<|message|># Instructions\n\n{system}<|end|>"
+        "<|start|>user<|message|>{question}<|end|><|start|>assistant",
     },
 }  # fmt: skip
 

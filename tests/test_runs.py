@@ -228,7 +228,7 @@ def test_a_run_does_not_go_on_in_another_number_type(begun, tmp_path, monkeypatc
 
 
 def test_the_same_command_twice_at_once_makes_one_run(whole, tmp_path, loaded_python):
-    """Two workers, of which one is started twice. They start together for real; the second of a rank waits."""
+    """Two workers, of which one is started twice, together for real; the second of a rank waits."""
     command = [loaded_python, ROOT / "01_generate.py", *command_of(tmp_path)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     places = [os.environ | {"RANK": rank, "WORLD_SIZE": "2"} for rank in ("0", "1", "1")]

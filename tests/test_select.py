@@ -137,7 +137,11 @@ def test_labels_change_no_selection_and_accuracy_counts_judged_answers(run, sele
 
     select()
     before = chosen()
-    edit_jsonl(run / "labels.jsonl", lambda row: row | {"label": None if row["id"] == "p0" else 1 - row["label"]})
+
+    def flip(row):
+        return row | {"label": None if row["id"] == "p0" else 1 - row["label"]}
+
+    edit_jsonl(run / "labels.jsonl", flip)
     said = select().stdout
     right = sum(row["label"] for row in answers(run) if row["id"] != "p0")
     assert f"{right} of 9 judged answers are right ({100 * right / 9:.1f} %)" in said and chosen() == before
