@@ -47,7 +47,7 @@ DRAWING_SEED = 0  # of the random subsets and of the bootstrap
 SIZES = (1, 2, 4, 8, 12, 16, 32, 64, 128)  # numbers of rollouts at which accuracy is shown
 
 PAPERS_STATISTICS = ("mean", "median", "variance", "gap", "entropy")
-CHOSEN_RULE = "the rule that is best on the calibration problems"
+CHOSEN_RULE = "the rule best on the calibration problems"
 BEST_OF_ALL = f"best of all {len(RULES)} rules"
 PAPERS_BEST = "best of the paper's 20 rules"
 COSTS = {  # field of NAME.cost.json: (column, unit)
