@@ -31,7 +31,7 @@ import sys
 import time
 from collections import defaultdict
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -368,9 +368,8 @@ def make_rows(runs: list[RunArrays], greedy, by_rule: dict, by_scorer: dict) -> 
     for name, vote in VOTES.items() if can_vote else ():
         votes.append(measure(name, "vote", partial(by_vote, vote), by_rule[VOTES_BY]))
     scorers = [(*name_scorer(key), by_scorer[key]) for key in by_scorer if not study_of(key)]
-    for calibration, rules in best_rules(scorers).items():
-        of_rules = [scores for rule in rules for scores in by_rule[rule]]
-        rows.append(measure(CHOSEN_RULE, "choice", by_score, of_rules, calibration))
+    for calibration, scores in score_by_best_rules(scorers, by_rule).items():
+        rows.append(measure(CHOSEN_RULE, "choice", by_score, scores, calibration))
     for name, calibration, scores in sorted(scorers, key=lambda scorer: (scorer[0].lower(), scorer[1])):
         rows.append(measure(name, "scorer", by_score, scores, calibration))
         if can_vote and all(each.weight is not None for each in scores):
@@ -383,12 +382,18 @@ def make_rows(runs: list[RunArrays], greedy, by_rule: dict, by_scorer: dict) -> 
     return [*rows, measure("oracle", "oracle", by_score, truth)]
 
 
-def best_rules(scorers):
-    """Return {calibration set: the rules that are best on its runs}, as 03 wrote into the scorers."""
-    rules = defaultdict(set)
+def score_by_best_rules(scorers, by_rule):
+    """Return {calibration set: Scores by the rule that is best on each of its runs}, as scorers say it."""
+    found = defaultdict(dict)
     for _, calibration, of_method in scorers:
-        rules[calibration] |= {scores.cost.get("best_rule") for scores in of_method} & {*RULES}
-    return {calibration: sorted(names) for calibration, names in rules.items() if names}
+        for scores in of_method:
+            rule = scores.cost.get("best_rule")
+            if rule in by_rule:
+                (of_rule,) = [each for each in by_rule[rule] if each.run is scores.run]
+                cost = {"learned": scores.cost.get("learned")}
+                by_best = replace(of_rule, calibration_run=scores.calibration_run, cost=cost)
+                found[calibration][scores.run.path, scores.calibration_run] = by_best
+    return {calibration: [*of_places.values()] for calibration, of_places in found.items()}
 
 
 def row_of_answers(runs):
