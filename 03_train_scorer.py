@@ -125,7 +125,7 @@ def make_recipe(args, runs, seed, design=None, vector=None, **changes):
     design = design or args.design[0]
     vector = vector or args.vector or DESIGNS[design]
     has_positions = vector in common.EXTRA_INPUTS or vector.startswith("all/")
-    if design not in OVER_LAYERS and has_positions != design.startswith("transformer"):
+    if has_positions != (design in OVER_LAYERS or design.startswith("transformer")):
         common.die(f"--design {design} takes a --vector as {DESIGNS[design]}, not {vector}")
     return Recipe(
         tuple(map(str, runs)), seed, vector, design, args.configs, args.paper_space,

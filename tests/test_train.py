@@ -405,6 +405,7 @@ BAD = [  # arguments, where a name is that of a run; what is said
     ("good --design scatr scatr", "would be made twice"), ("good --vector all/eos", "scatr takes"),
     ("good --design scatr logistic -o a.pt", "take one --design"),
     ("good --vector final/eos --design transformer-final", "all/eos, not final/eos"),
+    ("good --vector final/eos --design ensemble", "all/eos, not final/eos"),
     ("good --study mixed", "two data sets"), ("good --study layers", "no vector '.15/eos'"),
     ("good good --study fraction", "would be made twice"),
     ("good good_too other --study mixed", "2 of made_up, 1 of other"),
