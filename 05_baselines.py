@@ -228,7 +228,9 @@ def read_all_scores(runs: list[RunArrays], only: list, studies: list) -> tuple[d
                 continue
             cost = read_cost(file)
             changed = changed_since(cost)
-            if only and not any(fnmatchcase(name, one) for name in (file.stem, method) for one in only):
+            names = {file.stem, method}  # which may have brackets of their own
+            is_named = names & {*only} or any(fnmatchcase(name, one) for name in names for one in only)
+            if only and not is_named:
                 not_read[file.stem] = "not in --only"
             elif changed:
                 not_read[file.stem] = f"{changed[0]} has changed since"

@@ -210,15 +210,16 @@ def test_the_rule_that_was_best_on_the_calibration_problems_is_a_row(run, tmp_pa
 
 
 def test_only_the_named_scores_are_rows(run, run_report):
-    for seed, name in enumerate(("scatr.a@32-1", "scatr.a@32-2", "old.a@32-1", "prm.x")):
+    """A name is also taken as it stands, such as one of a file `x[1]`."""
+    for seed, name in enumerate(("scatr.a@32-1", "scatr.a@32-2", "old.a@32-1", "prm.x[1]")):
         add_scores(run, name, seed)
-    rows = run_report(run, "--only", "scatr.a@32-2", "prm.x").rows
+    rows = run_report(run, "--only", "scatr.a@32-2", "prm.x[1]").rows
     scorers = {name: row["runs"] for name, row in rows.items() if row["kind"] == "scorer"}
-    assert scorers == {"PRM (x)": 1, "SCaTR": 1}
+    assert scorers == {"PRM (x[1])": 1, "SCaTR": 1}
     assert run_report(run, "--only", "scatr.a").rows["SCaTR"]["runs"] == 2
     found = run_report(run, "--only", "prm.*", "--only", "*@32-1")
     assert [name for name, row in found.rows.items() if row["kind"] == "scorer"] == [
-        "old (a)", "PRM (x)", "SCaTR"]  # fmt: skip
+        "old (a)", "PRM (x[1])", "SCaTR"]  # fmt: skip
     assert found.rows["SCaTR"]["runs"] == 1 and "no row for scatr.a@32-2: not in --only" in found.printed
 
 
