@@ -89,7 +89,7 @@ def check():
         for flag in (word.partition("=")[0] for word in flags):
             if flag in own:
                 common.die(f"{setting}: run_all.sh gives {flag} by itself; {own[flag]}")
-        sys.argv[0] = script  # argparse begins its message with it
+        sys.argv[0] = f"{script}.py"  # argparse begins its message with it
         given[script] = importlib.import_module(script).parse_args(given.get(script, ["RUN", *flags]))
     sampling = given["01_generate"]
     check_vectors(sampling, given["03_train_scorer"])
