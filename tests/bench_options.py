@@ -94,7 +94,7 @@ def measure_pair(run, evaluated, args):
     table = {}
     for option, changes in OPTIONS.items():
         vector = changes.get("vector", common.DEFAULT_VECTOR)
-        if all(vector in vectors for vectors in stored) and fnmatch.fnmatch(option, args.only):
+        if all(vector in vectors for vectors in stored) and any(fnmatch.fnmatch(option, name) for name in args.only):
             rollouts = load(evaluated, vector, option)
             found = [measure(scorer, rollouts) for scorer in search(option, run, args)]
             table[option] = {what: [of_seed[what] for of_seed in found] for what in found[0]}
@@ -113,7 +113,7 @@ def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("runs", nargs="+", metavar="RUN", help="labelled runs to calibrate on")
     parser.add_argument("--eval", nargs="+", required=True, metavar="RUN", help="as many to evaluate on")
-    parser.add_argument("--only", default="*", help="options with such names; * stands for any letters")
+    parser.add_argument("--only", nargs="+", default="*", help="names of options; * is any letters")
     parser.add_argument("--configs", type=int, default=8)
     parser.add_argument("--seed", type=int, nargs="+", default=[32, 42, 52])
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
