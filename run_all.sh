@@ -95,7 +95,8 @@ def check():
     check_vectors(sampling, given["03_train_scorer"])
     base = Path(sampling.out, common.model_name(sampling.model))
     for pair in zip(sampling.datasets[::2], sampling.datasets[1::2]):
-        print("pair", base, *map(common.short_name, pair), *pair, *look_at(*pair, sampling), sep="\t")
+        found = look_at(*pair, sampling, given["04_select"].strategy)
+        print("pair", base, *map(common.short_name, pair), *pair, *found, sep="\t")
 
 def check_vectors(sampling, training):
     for design in training.design:
@@ -114,8 +115,10 @@ def check_vectors(sampling, training):
         if not is_kept:
             common.die(f"FLAGS_03: step 1 would not keep the vector {vector}; set FLAGS_01='{flag}'")
 
-def look_at(a, b, sampling):
+def look_at(a, b, sampling, strategy):
     to_learn, to_answer = (common.load_problems(file, sampling.limit, sampling.kind) for file in (a, b))
+    if strategy == "weighted-vote" and all(problem["kind"] == "code" for problem in to_answer):
+        common.die(f"FLAGS_04: {b} asks for programs, which cannot be equal; leave out --strategy {strategy}")
     fields, fields_of_b = ({name for row in rows for name in row} for rows in (to_learn, to_answer))
     is_checked = not fields_of_b.isdisjoint(("answer", "tests"))
     if fields.isdisjoint(("answer", "tests")):

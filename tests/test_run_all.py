@@ -374,6 +374,7 @@ BAD = [  # arguments and settings; what is said of them
     ("FLAGS_01=--responses=made.jsonl", "give it to 01_generate.py first"),
     ("FLAGS_03=--seed,7", "set SEEDS"), ("FLAGS_05=--out,/proc/x", "set OUT"), ("BOTH=no", "BOTH is 'no'"),
     ("FLAGS_04=--strategy,best", "04_select.py: argument --strategy: invalid choice: 'best'"),
+    ("FLAGS_04=--strategy,weighted-vote", "code_b.jsonl asks for programs, which cannot be equal"),
     ("FLAGS_03=--vector,3/eos", "set FLAGS_01='--layers penultimate,final,3'"),
     ("FLAGS_03=--design,ensemble", "set FLAGS_01='--layers penultimate,final,all'"),
     ("FLAGS_03=--design,transformer-special", "set FLAGS_01='--extra special'"),
