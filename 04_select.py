@@ -28,9 +28,9 @@ logits are averaged for answers.jsonl. It is picked by the scorer and strategy
 that were right most often on the validation part of the calibration problems,
 so give scorers of one calibration set; to decide, give one, or --strategy. That
 share is printed. It is of the quarter of the problems that also chose the
-configuration (10 of them: ± 16 points): for others of their kind it was up to 2
-points too high on the demo's files. Of new kinds it says little: there it was
-23 points too high to 22 too low. The file of its first seed is named, too.
+configuration (10 of them: ± 16 points). Of another data set it says little: for
+README's pairs it was 24 points too high to 20 too low. The file of its first
+seed is named, too.
 
 Without a scorer the most frequent answer is taken, or where no answers can be
 equal the one whose tokens are likeliest; "scorer" and "p" are null then.

@@ -113,7 +113,7 @@ def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("runs", nargs="+", metavar="RUN", help="labelled runs to calibrate on")
     parser.add_argument("--eval", nargs="+", required=True, metavar="RUN", help="as many to evaluate on")
-    parser.add_argument("--only", nargs="+", default="*", help="names of options; * is any letters")
+    parser.add_argument("--only", nargs="+", default=["*"], help="names of options; * is any letters")
     parser.add_argument("--configs", type=int, default=8)
     parser.add_argument("--seed", type=int, nargs="+", default=[32, 42, 52])
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
