@@ -184,111 +184,9 @@ scorers_of() { # DATA_SET [BEGINNING]: print those that learned from its runs, w
     done
 }
 
-# ---- The paper's parts beyond calibrating and selecting in pairs
-
-part() { # NAME COMMAND...: if it is refused, say so and go on with the rest
-    "${@:2}" >>"$log" || say_missing $? "$1 (the reason stands above)"
-}
-
 say_missing() { # EXIT_CODE WHAT
     [ $1 = 2 ] || exit $1
     echo "missing: $2" >&2
-}
-
-begun=0 pid_on=() part_on=()
-part_on_a_gpu() { # NAME ARGUMENT...: begin a part of 05, on the next GPU, while those on the others go on
-    local gpu=$((begun++ % gpus)) errors=2 place=above
-    wait_for $gpu
-    [ $gpu = 0 ] || errors=9 place="in $log"
-    LOCAL_RANK=$gpu "$PYTHON" "$here/05_baselines.py" "${@:2}" >>"$log" 2>&$errors &
-    pid_on[gpu]=$! part_on[gpu]="$1 (the reason stands $place)"
-}
-
-wait_for() { # GPU...: until their parts have ended
-    local gpu
-    for gpu in "$@"; do
-        [ -z "${pid_on[gpu]:-}" ] || wait ${pid_on[gpu]} || say_missing $? "${part_on[gpu]}"
-        pid_on[gpu]=
-    done
-}
-
-study() { # NAME SET...: train the scorers of one of 03's studies on the runs of these data sets
-    mapfile -t runs < <(runs_of "${@:2}")
-    part "the study of $1 on ${*:2}" train "${runs[@]}" --study "$1" --seed $SEEDS ${FLAGS_03:-} -o "$studies"
-}
-
-reuse() { # SET ROW...: rows of studies whose search is the one that made the scorers of this data set
-    local scorer row
-    scorers_of "$1" scatr. | while read -r scorer; do
-        for row in "${@:2}"; do cp -p "$scorer" "$studies/$row.${scorer##*/scatr.}"; done
-    done
-}
-
-train_studies() {
-    local seed set name flags=(--layers .15,.3,.45,.6,.75,.9,penultimate,final --extra last10,special)
-    [[ ${FLAGS_01:-} != *--engine*vllm* ]] || flags=(--layers .15,.3,.45,.6,.75,.9,penultimate)
-    for seed in "${run_seeds[@]}"; do # one pass over the tokens reads all for the studies, or what vLLM can
-        part "vectors for studies, seed $seed" generate "${sets[@]:0:2}" --seed "$seed" "${flags[@]}"
-    done
-    mkdir -p "$studies"
-    for set in "${pairs[@]}"; do reuse "$set" "mixed-$set" halves-other; done
-    for set in $humaneval $kodcode; do reuse $set layers-L-1 fraction-100% designs-scatr; done
-    for name in layers fraction designs; do study $name $humaneval $kodcode; done
-    study mixed $math500 $humaneval
-    study mixed $math500 $kodcode
-    study halves $humaneval $kodcode
-    study halves $kodcode $humaneval
-    study halves $aime25 $math500
-}
-
-score() { # "SET ..." SCORER...
-    [ $# -gt 1 ] || return 0 # their study is missing
-    mapfile -t runs < <(runs_of $1)
-    part "scores of $1" step 04_select.py "${runs[@]}" --scorer "${@:2}"
-}
-
-score_by_studies() { # SET OTHER: by the scorers that learned from the other data set, and from its half
-    local file scorers=()
-    for file in "${made[@]}"; do
-        case ${file##*/} in
-            layers-*."$2"@* | fraction-*."$2"@* | designs-*."$2"@*) scorers+=("$file") ;;
-            mixed-mixed.*+"$2"@* | halves-other."$2"@* | halves-same."$1"@*) scorers+=("$file") ;;
-        esac
-    done
-    score "$1" "${scorers[@]}"
-}
-
-score_by_lora() {
-    local seed set epochs
-    for set in "${pairs[@]}"; do
-        epochs=1
-        [ "$set" != "$aime25" ] || epochs=6 # as in the authors' code
-        for seed in "${run_seeds[@]}"; do
-            mapfile -t runs < <(runs_of "${pairs[@]}" | grep "/$seed$" | grep -vxF "$base/$set/$seed")
-            part_on_a_gpu "LoRA on $set, run $seed" lora "$base/$set/$seed" --eval "${runs[@]}" \
-                --seed $SEEDS --epochs $epochs ${lora_flags[@]}
-        done
-    done
-}
-
-score_by_reward_models() { # the first one reads all, others maths; each GPU takes a share of the runs
-    local prm share of=("${pairs[@]}" "$aime24")
-    [ -n "$PRMS" ] || echo "missing: reward models, as PRMS names none" >&2
-    for prm in $PRMS; do
-        for ((share = 1; share <= gpus; share++)); do
-            mapfile -t runs < <(runs_of "${of[@]}" | sed -n "$share~${gpus}p")
-            [ ${#runs[@]} = 0 ] || part_on_a_gpu "reward model $prm" prm "${runs[@]}" --prm "$prm"
-        done
-        of=($math500 $aime25 $aime24)
-    done
-}
-
-route() { # MATH_SET CODE_SET SET...: pick for the others by the scorers that learned from the first two
-    local math code
-    mapfile -t math < <(scorers_of "$1" scatr.)
-    mapfile -t code < <(scorers_of "$2" scatr.)
-    mapfile -t runs < <(runs_of "${@:3}")
-    part_on_a_gpu "routing on ${*:3}" route "${runs[@]}" --math "${math[@]}" --code "${code[@]}"
 }
 
 stop() { # EXIT_CODE: end all processes; a second Ctrl-C does not wait for them
@@ -304,7 +202,7 @@ case "${1:-}" in
     -h | --help) sed -n '2,24s/^# \{0,1\}//p' "$here/run_all.sh"; exit ;;
     --python) find_python; exit ;;
 esac
-paper=0 processes= lora_flags=() # processes of step 1: a GPU each, unless something else is said
+paper=0 processes= # processes of step 1: a GPU each, unless something else is said
 if [ "${1:-}" = --paper ]; then
     paper=1
     shift
@@ -317,18 +215,9 @@ if [ $# -eq 0 ]; then # the demo's model
     FLAGS_03=${FLAGS_03:---configs 2 --rollouts 8} # the paper: 100 configurations, all rollouts
 fi
 if [ $paper = 1 ]; then
-    sets=(humaneval kodcode math500 aime25 aime24 openthoughts)
-    if [ $# -eq 0 ]; then # the demo's files in these places; two are made of the last of their problems
-        OUT=${OUT:-runs/demo} N=${N:-8} LIMIT=${LIMIT:-16} RUNS=${RUNS:-1} SEEDS=${SEEDS:-32 42} PRMS=${PRMS-}
-        paper_folder=$OUT/paper lora_flags=(--limit 4) # LoRA is most of the work
-        mkdir -p "$OUT"
-        tail -n 100 "$here/demo/math_b.jsonl" >"$OUT/math_c.jsonl"
-        tail -qn 8 "$here/demo/math_a.jsonl" "$here/demo/code_a.jsonl" >"$OUT/both_c.jsonl"
-        sets=("$here/demo/"{code_a,code_b,math_a,math_b}.jsonl "$OUT/"{math_c,both_c}.jsonl)
-    fi
+    source "$here/demo/paper.sh"
+    choose_sets $#
     set -- "${1:-$here/demo/model}" "${sets[@]}"
-    RUNS=${RUNS:-3} BOTH=1 FLAGS_01="--max-new-tokens 0 ${FLAGS_01:-}"
-    PRMS=${PRMS-Gen-Verse/ReasonFlux-PRM-1.5B Gen-Verse/ReasonFlux-PRM-7B}
 elif [ $# -eq 0 ]; then
     set -- "$here/demo/model" "$here/demo/"{math_a,math_b,code_a,code_b}.jsonl
     processes=$((cores < 4 ? cores : 4)) # each keeps one core busy, not more
@@ -367,11 +256,7 @@ while IFS=$'\t' read -r mark folder a b file_a file_b kind note; do
 done <<<"$facts"
 twice=$(printf '%s\n' "${names[@]}" | sort | uniq -d | head -n 1)
 [ -z "$twice" ] || fail "two are named '$twice'; rename one (select on other problems than you calibrate on)"
-if [ $paper = 1 ]; then # the last two data sets are in no pair
-    read -r humaneval kodcode math500 aime25 aime24 openthoughts <<<"${names[*]}"
-    pairs=("${names[@]:0:4}") calibrate_on=("${calibrate_on[@]:0:4}") select_on=("${select_on[@]:0:4}")
-    greedy_files=("${greedy_files[@]:0:4}") greedy_runs=("${greedy_runs[@]:0:4}")
-fi
+if [ $paper = 1 ]; then name_sets; fi
 learn_from=("${calibrate_on[@]}" ${openthoughts:-})
 for ((i = 0; i < RUNS; i++)); do run_seeds+=($((32 + 10 * i))); done
 for_all_files plan
@@ -409,21 +294,8 @@ train "${runs[@]}" "${arguments_03[@]}" || {
 }
 
 if [ $paper = 1 ]; then # answers.jsonl is of the last scorers, so those of step 4 come after these
-    say 3 "train scorers of the studies"
     train_studies
-    say 4 "score: by the studies, by $openthoughts, by LoRA, reward models and routing"
-    score_by_studies $humaneval $kodcode
-    score_by_studies $kodcode $humaneval
-    score_by_studies $math500 $aime25
-    mapfile -t scorers < <(scorers_of $openthoughts scatr.)
-    score "$math500 $aime25 $aime24" "${scorers[@]}"
-    score_by_lora
-    score_by_reward_models
-    # No data set is routed to scorers that learned from it, but to those of its partner
-    route $math500 $kodcode $humaneval $aime25 $aime24
-    route $math500 $humaneval $kodcode
-    route $aime25 $humaneval $math500
-    wait_for "${!pid_on[@]}"
+    score_beyond_pairs
 fi
 
 say 4 "select: ${select_on[*]}"
@@ -451,17 +323,7 @@ done
 say 5 "report: ${select_on[*]}"
 mapfile -t only < <(printf '%s\n' "${made[@]##*/}" | sed 's/\.pt$//')
 if [ $paper = 1 ]; then
-    # Hundreds of names of studies would stand in the command that the report quotes
-    mapfile -t only < <(printf '%s\n' "${only[@]}" | sed -E 's/^([a-z]+)-.*@/\1-*@/' | sort -u)
-    flags=(--study layers --study fraction --study designs --study mixed --study halves)
-    for prm in $PRMS; do only+=("prm.$(basename "$prm")*"); done
-    for run in "${run_seeds[@]}"; do
-        for seed in $SEEDS; do only+=("lora.*@$run-$seed" "routed.*@$run+$run-$seed"); done
-    done
-    mapfile -t -O ${#report_runs[@]} report_runs < <(runs_of $aime24)
-    step 05_baselines.py "${report_runs[@]}" "${flags[@]}" --only "${only[@]}" --sets "${names[@]}" \
-        --out "${paper_folder:=$base/paper}" ${FLAGS_05:-} >>"$log"
-    step 05_baselines.py paper "$paper_folder/results.json"
+    report_as_paper
     exit
 fi
 out=$base/$(IFS=-; echo "${names[*]}")
