@@ -51,6 +51,7 @@ def main(argv=None):
     add("--dtype", default="auto", help="number type of that model's weights, as 01 takes it")
     add("--prompts", type=int, default=16)
     add("--length", type=int, help="of every rollout, in tokens")
+    add("--run", help="take prompts and lengths of this run, which has 16 rollouts a problem")
     add("--temperature", type=float, default=1.0)
     add("--top-k", type=int, default=0)
     add("--top-p", type=float, default=1.0)
@@ -117,9 +118,12 @@ def report(found):
 def measure(args):
     if args.threads:
         torch.set_num_threads(args.threads)
-    model = common.load_model(args.model, dtype=args.dtype)[0] if args.model else make_model()
+    model, tokenizer = common.load_model(args.model, dtype=args.dtype) if args.model else (make_model(), None)
     model.generation_config.update(eos_token_id=None, pad_token_id=0)  # lengths are imposed
-    work = make_work(args.scale * (4 if CUDA else 1), model.config.vocab_size, args.prompts, args.length)
+    if args.run:
+        work = work_of_run(Path(args.run), tokenizer, args.prompts)
+    else:
+        work = make_work(args.scale * (4 if CUDA else 1), model.config.vocab_size, args.prompts, args.length)
     SAMPLING.update(temperature=args.temperature, top_k=args.top_k, top_p=args.top_p)
     side = {"generate": by_generate, "generate_batch": by_generate_batch}.get(args.side, by_ours)
     is_ours = args.side == "ours"
@@ -169,6 +173,14 @@ def make_work(scale, vocab, count, length):
     noise = 0.6 * rng.normal(size=(count, 1)) + 0.8 * rng.normal(size=(count, 16))
     lengths = np.clip(200 * scale * np.exp(0.85 * noise), 4, 1500 * scale).astype(int)
     return [(prompt, length or int(own)) for prompt, row in zip(prompts, lengths) for own in row]
+
+
+def work_of_run(run, tokenizer, count):
+    """As make_work, of the first problems of a run."""
+    problems = {row["id"]: row for row in common.read_jsonl(run / "problems.jsonl")[:count]}
+    prompts = {name: list(common.encode_prompt(tokenizer, problem)) for name, problem in problems.items()}
+    rows = common.each_rollout(run)
+    return [(prompts[row["id"]], row["n_tokens"]) for row in rows if row["id"] in prompts]
 
 
 def memory():
@@ -272,9 +284,10 @@ def by_ours(model, work, slots, keep):
     layers = [model.config.num_hidden_layers - 1, model.config.num_hidden_layers] if keep else []
     jobs = [{"id": i // 16, "sample": i % 16, "prompt": prompt, "limit": length, "key": i << 32}
             for i, (prompt, length) in enumerate(work)]  # fmt: skip
+    longest = [max(len(prompt) for prompt, _ in work), max(length for _, length in work)]
     for part in ([jobs[0] | {"limit": 4}], jobs):  # the first to warm up
         begin = clock()
-        engine = generate.Engine(model, layers, SAMPLING, 16, slots, 200, max(length for _, length in work))
+        engine = generate.Engine(model, layers, SAMPLING, 16, slots, *longest)
         steps = [0]
         step = engine.step
 
