@@ -9,7 +9,7 @@ import importlib
 import sys
 from pathlib import Path
 
-NAMES = ("generate", "vllm", "train", "sandbox", "math", "report", "options", "stop")
+NAMES = ("generate", "vllm", "train", "sandbox", "math", "report", "options", "stop", "bodies")
 
 
 def main():

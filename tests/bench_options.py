@@ -2,10 +2,12 @@
 
     python tests/bench.py options runs/model/math_a/32 --eval runs/model/math_b/32
 
-The k-th run is calibrated on, and evaluated on the k-th run after --eval. 03_train_scorer.py searches for each
-option among as many --configs on the same parts of the problems, except for what its name says. A table of each
-pair shows right picks in percent, and how often a right answer scores above a wrong one to the same problem:
-means over the seeds, and standard deviations of the picks. Vectors that a run does not have are left out.
+The k-th run is calibrated on, and evaluated on the k-th run after --eval. A run that is evaluated on itself is
+calibrated on a random half of its problems for each seed, that of 03's study of halves, and evaluated on the other.
+03_train_scorer.py searches for each option among as many --configs on the same parts of the problems, except for
+what its name says. A table of each pair shows right picks in percent, and how often a right answer scores above a
+wrong one to the same problem: means over the seeds, and standard deviations of the picks. Vectors that a run does
+not have are left out.
 """
 
 import argparse
@@ -29,7 +31,9 @@ OPTIONS = {"SCaTR": {}, "SCaTR, standardised": {"standardise": True}, "logistic"
 OPTIONS |= {f"SCaTR, {vector}": {"vector": vector} for vector in VECTORS}
 OPTIONS |= {"SCaTR+": PLUS, "SCaTR+, standardised": PLUS | {"standardise": True}}
 OPTIONS |= {f"SCaTR+, {vector}": PLUS | {"vector": vector} for vector in ("penultimate/last", "final/last")}
-INPUTS = {  # options that change what is read; to_inputs does it
+INPUTS = {  # options that change what is read; `load` does it
+    "SCaTR, vector minus its mean over the problem's answers": {},
+    "logistic, vector minus its mean over the problem's answers": {"design": "logistic"},
     "SCaTR+, centred: statistics minus their mean over the problem's answers": PLUS,
     "SCaTR+, without the vector": PLUS,
     "SCaTR+, without the vector, centred": PLUS,
@@ -43,8 +47,10 @@ for name, changes in (("SCaTR", {}), ("SCaTR+", PLUS)):
 def load(run, vector, option):
     """The judged rollouts of a run, as an option reads them."""
     rollouts = trainer.load_rollouts([run], vector)
-    if "centred" in option:
-        for rows in rows_of_problems(rollouts):
+    for rows in rows_of_problems(rollouts):
+        if "vector minus" in option:
+            rollouts.x[rows] -= rollouts.x[rows].mean(0)
+        if "centred" in option:
             rollouts.features[rows] -= rollouts.features[rows].nanmean(0)
     if "without the vector" in option:
         rollouts = replace(rollouts, x=0 * rollouts.x[:, :1])
@@ -58,14 +64,14 @@ def rows_of_problems(rollouts):
     return rows_of.values()
 
 
-def search(option, run, args):
-    """The scorers of an option, one a seed."""
+def search(option, run, half, args):
+    """The scorers of an option, one a seed; half: learn from half of the problems."""
     changes = {"configs": args.configs} | OPTIONS[option]
     options = trainer.parse_args([run, "--configs", str(changes.pop("configs"))])
     standardise = changes.pop("standardise", False)
     tasks = []
     for seed in args.seed:
-        recipe = trainer.make_recipe(options, [run], seed, **changes)
+        recipe = trainer.make_recipe(options, [run], seed, half=half, **changes)
         recipe = replace(recipe, standardise=recipe.standardise or standardise)
         rollouts, _ = trainer.choose_rollouts(load(run, recipe.vector, option), recipe)
         tasks.append(trainer.make_task(rollouts, recipe, "cpu"))
@@ -75,7 +81,9 @@ def search(option, run, args):
 
 
 def measure(scorer, rollouts):
-    """{what: its value} of the picks among all answers."""
+    """{what: its value} of the picks among all answers to problems that the scorer did not learn from."""
+    learned = set(scorer.checkpoint["problems"])
+    rollouts = rollouts.part([row for row, problem in enumerate(rollouts.problems) if problem not in learned])
     logits = scorer(rollouts.x, rollouts.features)
     shares = trainer.shares_right(rollouts, logits)
     found = {"best of N": 100 * shares["best-of-n"]}
@@ -96,7 +104,7 @@ def measure_pair(run, evaluated, args):
         vector = changes.get("vector", common.DEFAULT_VECTOR)
         if all(vector in vectors for vectors in stored) and any(fnmatch.fnmatch(option, name) for name in args.only):
             rollouts = load(evaluated, vector, option)
-            found = [measure(scorer, rollouts) for scorer in search(option, run, args)]
+            found = [measure(scorer, rollouts) for scorer in search(option, run, run == evaluated, args)]
             table[option] = {what: [of_seed[what] for of_seed in found] for what in found[0]}
             print(json.dumps({"run": run, "eval": evaluated, "option": option} | table[option]), flush=True)
     return table
