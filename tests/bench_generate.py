@@ -8,19 +8,14 @@ Work: 16 rollouts a prompt, of long-tailed lengths or all --length, imposed on e
 in a process of its own, `--rounds` times; the best counts. On a CPU ours takes three turns with and without
 keeping vectors and statistics, which differ by less than the noise. `generate` runs in the fixed batch that a
 pilot of 32 steps finds fastest, with hooks and statistics as good as ours; `generate_batch` (continuous
-batching) keeps neither. On a CPU speed is by processor time, which neighbours disturb less.
-forward_fraction (CPU): ours in parts of the tokens a CPU second of the bare forward pass, a token of as many
-rows with nothing before it, measured before and after, in one process. bandwidth_fraction (GPU): the time to
-read the weights, and the rows' keys and values, once a step at the speed of a large copy, in parts of ours.
-On a GPU the last column says which attention each side took: ours the kernel, or pages where that failed;
-and a step of 256 rows of 2,048 tokens (fewer where they do not fit) is measured, too: ms in all, of
-attention, and of the host.
+batching) keeps neither. On a CPU speed is by processor time, which neighbours disturb less. On a GPU a step of
+256 rows of 2,048 tokens (fewer where they do not fit) is measured, too, beside the time to read the weights
+and these rows' keys and values at the speed of a large copy.
 """
 
 import argparse
 import importlib
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -34,7 +29,8 @@ from transformers import AutoModelForCausalLM, ContinuousBatchingConfig, Generat
 import common
 
 SIDES = ("ours", "ours, nothing kept", "generate", "generate_batch")
-SAMPLING = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0, "stop_ids": []}
+WARP = {"temperature": 1.0, "top_k": 0, "top_p": 1.0}
+OURS = {"repetition_penalty": 1.0, "stop_ids": []}  # what our engine takes beside these
 CUDA = torch.cuda.is_available()
 
 
@@ -79,37 +75,15 @@ def run_side(side, given):
 
 def report(found):
     best = {x["side"]: x for x in sorted(found, key=lambda x: -x["cost"])}
-    header = ["side", "tokens/s", "tok/CPU-s", "seconds", "steps", "ms a step", "of bandwidth", "peak MB",
-              "batch", "attention"]  # fmt: skip
-    numbers = []
+    rows = []
     for side, x in best.items():
         speeds = [f"{x['tokens'] / x[clock]:.0f}" for clock in ("wall", "cpu")]
-        step = [None, None, None]
-        if x["steps"]:
-            step = [x["steps"], f"{1000 * x['wall'] / x['steps']:.1f}", f"{x['limit'] / x['wall']:.2f}"]
-        last = [f"{x['peak_mb']:.0f}", x["batch"], x["attention"]]
-        numbers.append([side, *speeds, f"{x['wall']:.1f}", *step, *last])
-    print(common.table(header, numbers))
-    if "ours" not in best:
-        return
-    ours = best["ours"]
-    if "step" in ours:
-        print(", ".join(f"{name} {value}" for name, value in ours["step"].items()))
-
-    def ratio(side, name):
-        return round(best[side][name] / ours[name], 3) if side in best else None
-
-    print(json.dumps({
-        "ratio_vs_generate": ratio("generate", "cost"),
-        "ratio_vs_generate_batch": ratio("generate_batch", "cost"),
-        "ratio_by_wall_clock": [ratio(side, "wall") for side in SIDES[2:]],
-        "capture_overhead": round(1 / ratio(SIDES[1], "cost") - 1, 3) if SIDES[1] in best else None,
-        "forward_fraction": round(ours["tokens"] / ours["cpu"] / ours["bare"], 3) if ours["bare"] else None,
-        "bandwidth_fraction": round(ours["limit"] / ours["wall"], 3),
-        "tokens": ours["tokens"],
-        "step": ours.get("step"),
-        "device": ours["device"],
-    }))  # fmt: skip
+        rows.append([side, *speeds, f"{x['wall']:.1f}", x["batch"]])
+    print(common.table(["side", "tokens/s", "tok/CPU-s", "seconds", "batch"], rows))
+    if "ours" in best:
+        ours = best["ours"]
+        ratios = {side: round(x["cost"] / ours["cost"], 3) for side, x in best.items() if side != "ours"}
+        print(json.dumps({"times as fast as": ratios, "step": ours.get("step"), "device": ours["device"]}))
 
 
 # ---- One side
@@ -124,20 +98,14 @@ def measure(args):
         work = work_of_run(Path(args.run), tokenizer, args.prompts)
     else:
         work = make_work(args.scale * (4 if CUDA else 1), model.config.vocab_size, args.prompts, args.length)
-    SAMPLING.update(temperature=args.temperature, top_k=args.top_k, top_p=args.top_p)
+    WARP.update(temperature=args.temperature, top_k=args.top_k, top_p=args.top_p)
     side = {"generate": by_generate, "generate_batch": by_generate_batch}.get(args.side, by_ours)
-    is_ours = args.side == "ours"
-    bare = bare_forward(model, args.slots) if is_ours and not CUDA else 0
-    before = memory()
-    found = side(model, work, args.slots, is_ours)
-    peak = (memory() - before) / 2**20
-    if is_ours and CUDA:
+    found = side(model, work, args.slots, args.side == "ours")
+    if args.side == "ours" and CUDA:
         found["step"] = measure_step(model, rows=256, context=2048)
     return found | {
-        "side": args.side, "tokens": sum(length for _, length in work), "peak_mb": peak,
-        "limit": limit_of(model, work, found["steps"]), "cost": found["wall" if CUDA else "cpu"],
-        "bare": bare and (bare + bare_forward(model, args.slots)) / 2,
-        "device": common.device_name(model.device),
+        "side": args.side, "tokens": sum(length for _, length in work),
+        "cost": found["wall" if CUDA else "cpu"], "device": common.device_name(model.device),
     }  # fmt: skip
 
 
@@ -152,18 +120,6 @@ def make_model():
     with torch.device("cuda" if CUDA else "cpu"):
         dtype = torch.bfloat16 if CUDA else torch.float32
         return AutoModelForCausalLM.from_config(config, dtype=dtype).eval()
-
-
-def bare_forward(model, rows):
-    """Tokens per CPU second of the model alone, one token a row."""
-    model.set_attn_implementation("sdpa")
-    ids = torch.arange(rows)[:, None] + 10
-    with torch.inference_mode():
-        model(input_ids=ids, use_cache=False)
-        begin = clock()
-        for _ in range(8):
-            model(input_ids=ids, use_cache=False)
-    return 8 * rows / since(begin)["cpu"]
 
 
 def make_work(scale, vocab, count, length):
@@ -183,43 +139,10 @@ def work_of_run(run, tokenizer, count):
     return [(prompts[row["id"]], row["n_tokens"]) for row in rows if row["id"] in prompts]
 
 
-def memory():
-    if CUDA:
-        return torch.cuda.max_memory_allocated()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def bytes_of_token(model):
-    """Of its keys and values."""
-    config = model.config
-    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    return 2 * config.num_hidden_layers * config.num_key_value_heads * head * model.dtype.itemsize
-
-
-def limit_of(model, work, steps):
-    """Seconds to read the weights in every step, and keys and values as often as they are needed."""
-    token = bytes_of_token(model)
-    read = steps * sum(x.nbytes for x in model.parameters())
-    read += sum((len(prompt) + (length + 1) / 2) * (length + 1) for prompt, length in work) * token
-    return read / memory_speed(model.device)
-
-
-def memory_speed(device):
-    """Bytes a second that a large copy reads and writes."""
-    x = torch.empty(1 << (30 if CUDA else 28), dtype=torch.uint8, device=device)
-    y = torch.empty_like(x)
-    times = []
-    for _ in range(8):
-        begin = clock()
-        y.copy_(x)
-        times.append(since(begin)["wall"])
-    return 2 * x.numel() / min(times)
-
-
 def measure_step(model, rows, context, steps=40):
     """One decode step of rows that have so many tokens each, sampled by top-k 20 and top-p .95."""
     generate = importlib.import_module("01_generate")
-    sampling = SAMPLING | {"temperature": 0.6, "top_k": 20, "top_p": 0.95}
+    sampling = OURS | {"temperature": 0.6, "top_k": 20, "top_p": 0.95}
     n_layers = model.config.num_hidden_layers
     prompt = 100
     engine = generate.Engine(model, [n_layers - 1, n_layers], sampling, 16, rows, prompt, context)
@@ -229,38 +152,44 @@ def measure_step(model, rows, context, steps=40):
         job |= {"limit": context, "key": i << 32}
         before = [10 + (11 * i + 3 * t) % 900 for t in range(context - prompt - 2 * steps)]
         engine.queue.append(generate.BatchRow(job, before=before))
-    host = 0.0
     with torch.inference_mode():
         engine.admit()  # as many as fit
-        for _ in range(8):  # the check of the kernel, and the capture
-            one_step(engine)
+        run_steps(engine, 8)  # the check of the kernel, and the capture
         begin = clock()
-        for _ in range(steps):
-            host += one_step(engine)
+        run_steps(engine, steps)
         wall = since(begin)["wall"] / steps
-        with torch.profiler.profile() as profile:
-            one_step(engine)
-            clock()
-    kernels = [x for x in profile.key_averages() if x.key.startswith("decode")]
-    weights = sum(x.nbytes for x in model.parameters())
-    read = weights + sum(row.end for row in engine.rows) * bytes_of_token(model)
+    read = sum(x.nbytes for x in model.parameters())
+    read += sum(row.end for row in engine.rows) * bytes_of_token(model)
     engine.close()
     return {
-        "rows": len(engine.rows),
-        "ms a step": round(1000 * wall, 2),
-        "of the memory's speed": round(read / memory_speed(model.device) / wall, 2),
-        "ms of attention": round(sum(x.device_time_total for x in kernels) / 1000, 2),
-        "ms of the host between steps": round(1000 * host / steps, 2),
-    }
+        "rows": len(engine.rows), "ms a step": round(1000 * wall, 2),
+        "ms at the memory's speed": round(1000 * read / memory_speed(model.device), 2),
+    }  # fmt: skip
 
 
-def one_step(engine):
-    """Seconds that the host takes for what lies between two steps."""
-    engine.extend()
-    found = engine.step()
-    begin = time.perf_counter()
-    engine.collect(*found)
-    return time.perf_counter() - begin
+def run_steps(engine, count):
+    for _ in range(count):
+        engine.extend()
+        engine.collect(*engine.step())
+
+
+def bytes_of_token(model):
+    """Of its keys and values."""
+    config = model.config
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return 2 * config.num_hidden_layers * config.num_key_value_heads * head * model.dtype.itemsize
+
+
+def memory_speed(device):
+    """Bytes a second that a large copy reads and writes."""
+    x = torch.empty(1 << 30, dtype=torch.uint8, device=device)
+    y = torch.empty_like(x)
+    times = []
+    for _ in range(8):
+        begin = clock()
+        y.copy_(x)
+        times.append(since(begin)["wall"])
+    return 2 * x.numel() / min(times)
 
 
 def clock():
@@ -287,18 +216,9 @@ def by_ours(model, work, slots, keep):
     longest = [max(len(prompt) for prompt, _ in work), max(length for _, length in work)]
     for part in ([jobs[0] | {"limit": 4}], jobs):  # the first to warm up
         begin = clock()
-        engine = generate.Engine(model, layers, SAMPLING, 16, slots, *longest)
-        steps = [0]
-        step = engine.step
-
-        def counted(steps=steps, step=step):
-            steps[0] += 1
-            return step()
-
-        engine.step = counted
+        engine = generate.Engine(model, layers, WARP | OURS, 16, slots, *longest)
         made = sum(len(rollout["ids"]) for rollout in engine.run(deque(map(generate.BatchRow, part))))
-        attention = "kernel" if engine.by_kernel else "pages"
-        found = since(begin) | {"steps": steps[0], "batch": slots, "attention": attention}
+        found = since(begin) | {"batch": slots}
     assert made == sum(length for _, length in work)
     return found
 
@@ -323,9 +243,9 @@ def by_generate(model, work, slots, keep):
     for rows in sorted(guess, key=guess.get):
         try:
             begin = clock()
-            steps = sum(run_batch(model, work[i : i + rows]) for i in range(0, len(work), rows))
-            attention = model.config._attn_implementation
-            return since(begin) | {"steps": steps, "batch": rows, "attention": attention}
+            for batch in range(0, len(work), rows):
+                run_batch(model, work[batch : batch + rows])
+            return since(begin) | {"batch": rows}
         except torch.OutOfMemoryError:
             print(f"generate: {rows} rows of this length do not fit", file=sys.stderr)
 
@@ -347,8 +267,7 @@ def run_batch(model, batch, most=10**9):
     def done(ids, *_, **__):
         return ids.shape[1] - width >= lengths
 
-    warp = {name: SAMPLING[name] for name in ("temperature", "top_k", "top_p")}
-    model.generate(ids, attention_mask=mask, do_sample=True, max_new_tokens=int(lengths.max()), **warp,
+    model.generate(ids, attention_mask=mask, do_sample=True, max_new_tokens=int(lengths.max()), **WARP,
                    stopping_criteria=[done], pad_token_id=0, logits_processor=[keep_stats])  # fmt: skip
     return int(lengths.max())
 
@@ -358,8 +277,7 @@ def by_generate_batch(model, work, slots, keep):
     longest = sorted((len(prompt) + length for prompt, length in work), reverse=True)[:slots]
     blocks = None if CUDA else sum(-(-each // 256) + 1 for each in longest)
     size = ContinuousBatchingConfig(max_requests_per_batch=slots, num_blocks=blocks, max_batch_tokens=512)
-    warp = {name: SAMPLING[name] for name in ("temperature", "top_k", "top_p")}
-    settings = GenerationConfig(do_sample=True, eos_token_id=-1, max_new_tokens=2048, **warp)
+    settings = GenerationConfig(do_sample=True, eos_token_id=-1, max_new_tokens=2048, **WARP)
     for part in (work[:1], work):  # the first to warm up
         begin = clock()
         options = {"continuous_batching_config": size}
@@ -367,7 +285,6 @@ def by_generate_batch(model, work, slots, keep):
             for prompt, length in part:
                 manager.add_request(prompt, max_new_tokens=length if part is work else 4)
             made = sum(len(manager.get_result(timeout=600).generated_tokens) for _ in part)
-            attention = model.config._attn_implementation  # the manager chooses one
-        found = since(begin) | {"steps": 0, "batch": slots, "attention": attention}
+        found = since(begin) | {"batch": slots}
     assert made == sum(length for _, length in work), made
     return found

@@ -1,8 +1,6 @@
 """Speed of the maths judge in processor time: ordinary answers on one core; extraction, equality and groups.
 
-    python tests/bench.py math [--answers 10000]
-
-A table by kind of answer and, last, one JSON object.
+python tests/bench.py math [--answers 10000]
 """
 
 import argparse

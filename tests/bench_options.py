@@ -132,7 +132,3 @@ def main(argv=None):
         rows = [[option, *map(as_text, found, found.values())] for option, found in table.items()]
         print(f"\n{run} -> {evaluated}, right %\n\n{common.table(['', *measures], rows)}")
     print(json.dumps(tables))
-
-
-if __name__ == "__main__":
-    main()
