@@ -4,7 +4,6 @@ import importlib
 import importlib.util
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -103,45 +102,11 @@ def test_answers_made_elsewhere(whole, problems, tmp_path):
 
 
 @with_vllm
-def test_killed_while_it_reads_and_run_again(whole, problems, tmp_path, monkeypatch):
-    """It goes on with the problems that it had sampled and not read."""
-    flags = "--layers", "penultimate,2,1"
-    run = run_of(tmp_path)
-    process = subprocess.Popen(command_of(problems, tmp_path, *flags), env=os.environ | OF_A_CPU, start_new_session=True)
-    while len([*run.glob("parts/*.pt")]) < 4:
-        assert process.poll() is None
-        time.sleep(0.1)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    assert not (run / "rollouts.jsonl").exists()
-    for name, value in OF_A_CPU.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(generate, "sample_by_vllm", lambda *_: pytest.fail("it samples again"))
-    generate.main(command_of(problems, tmp_path, *flags)[2:])
-    assert tokens_of(run) == tokens_of(whole)
-    assert_vectors_and_statistics(run)
-
-
-@with_vllm
-def test_layers_that_are_added_and_few_requests_at_a_time(whole, problems, tmp_path, monkeypatch):
-    """The added ones lie below, and are asked for in no order; what vLLM has at a time is bounded."""
-    for name, value in OF_A_CPU.items():
-        monkeypatch.setenv(name, value)
+def test_layers_that_are_added_to_a_finished_run(whole, problems, tmp_path):
+    """They lie below those that are there, and are asked for in no order."""
     shutil.copytree(whole.parents[2], tmp_path / "out")
-    monkeypatch.setattr(generate, "AT_ONCE", 5)
-    held = []
-    ask = generate.ask_vllm
-
-    def watched(engine, requests):
-        for found in ask(engine, requests):
-            held.append(engine.get_num_unfinished_requests())
-            yield found
-
-    monkeypatch.setattr(generate, "ask_vllm", watched)
-    generate.main(command_of(problems, tmp_path / "out", "--layers", "4,3")[2:])
-    run = run_of(tmp_path / "out")
+    run = sample(problems, tmp_path / "out", "--layers", "4,3")
     assert common.read_meta(run)["layers"] == ["penultimate", "2", "1", "4", "3"]
-    assert len(held) == 4 * N and max(held) == 4
     assert_vectors_and_statistics(run)
 
 
@@ -183,9 +148,8 @@ def test_a_model_whose_layers_it_does_not_hand_out_is_refused_before_it_samples(
 @pytest.mark.parametrize("flags, words", [
     (["--layers", "final"], ", before the final one; leave out others"),
     (["--layers", "0"], ", before the final one; leave out others"),
-    (["--engine-args", '{"data_parallel_size":2}'], "leave out data_parallel_size"),
     (["--engine-args", '{"pipeline_parallel_size":2}'], "leave out pipeline_parallel_size"),
-    (["--extra", "last10"], "does without"), (["--slots", 3], "does without"),
+    (["--extra", "last10"], "does without"),
     (["--engine-args", "dtype=bfloat16"], "; write it as -h shows"),
 ])  # fmt: skip
 def test_what_vllm_cannot_do_is_one_line(problems, tmp_path, flags, words, monkeypatch):
