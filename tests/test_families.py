@@ -1,15 +1,11 @@
 """The families of models that the README names: prompts, sampling and reasoning of each; architectures against
-transformers; all five steps with a tiny gpt-oss, which has all that is special: reasoning, channels and several
-tokens that end it. It is trained for a second to answer as its family does.
+transformers.
 """
 
 import importlib
 import os
-import random
-import re
 import subprocess
 from datetime import date
-from pathlib import Path
 
 import pytest
 import torch
@@ -18,17 +14,14 @@ from conftest import (
     EXPERTS,
     LATENT,
     ROOT,
-    TINY,
     byte_tokenizer,
     dies,
     full_forward,
     random_model,
     read_jobs,
-    tokens_of,
     with_flat_vectors,
 )  # fmt: skip
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import CONFIG_MAPPING, AutoModelForCausalLM, GenerationConfig, PreTrainedTokenizerFast
+from transformers import CONFIG_MAPPING, GenerationConfig
 
 import common
 
@@ -54,8 +47,6 @@ HARMONY = """\
 {%- endfor %}
 {%- if add_generation_prompt %}{{ "<|start|>assistant" }}{% endif %}"""
 
-FINAL = "<|start|>assistant<|channel|>final<|message|>It is \\boxed{{{c}}}.<|return|>"
-ANSWER = "<|channel|>analysis<|message|>sum of {a} and {b}<|end|>" + FINAL
 WARM = {"do_sample": True, "temperature": 0.6, "top_p": 0.95, "top_k": 20}
 QWEN = {"special": ["<|endoftext|>", "<|im_start|>", "<|im_end|>"], "plain": ["<think>", "</think>"],
         "eos": "<|im_end|>", "pad": "<|endoftext|>", "stop": ["<|im_end|>", "<|endoftext|>"],
@@ -75,7 +66,6 @@ BY_GENERATE = {  # what our own engine cannot run: its options, and the reason t
     "deepseek_v4": ({"head_dim": 8}, "token by token it gives other vectors (off by "),
     "phimoe": ({"sliding_window": 6, "num_local_experts": 4}, "its sliding window is a mask"),
 }  # fmt: skip
-
 
 CHAT = "<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{question}<|im_end|>\n"
 FAMILIES = {  # "prompt" is what stands around the question
@@ -99,75 +89,17 @@ FAMILIES = {  # "prompt" is what stands around the question
         "<|start|>user<|message|>{question}<|end|><|start|>assistant",
     },
 }  # fmt: skip
-
-
-def question(a, b):
-    return {"id": f"{a}+{b}", "prompt": f"{a}+{b}=?", "answer": a + b, "kind": "math"}
+QUESTION = {"id": "0", "prompt": "1+2=?", "kind": "math"}
 
 
 def make_tokenizer(family):
-    """Byte-level BPE over what the model will see, with the family's special tokens and template."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    words = "user assistant system developer # Instructions Current date: 2025-08-05 Reasoning: high"
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=340, initial_alphabet=alphabet, show_progress=False)
-    tokenizer.train_from_iterator([common.SYSTEM["math"], ANSWER, words] * 3, trainer)
-    tokenizer.add_special_tokens(family["special"])
-    tokenizer.add_tokens([AddedToken(token, normalized=False) for token in family["plain"]])
-    bos = "<|startoftext|>" if "<|startoftext|>" in family["special"] else "<|endoftext|>"
-    special = {"eos_token": family["eos"], "pad_token": family["pad"], "bos_token": bos}
-    template = family["template"]
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special, chat_template=template)
-
-
-def generation_config_of(family, tokenizer):
-    stop = tokenizer.convert_tokens_to_ids(family["stop"])
-    return GenerationConfig(**family["sampling"], eos_token_id=stop, pad_token_id=tokenizer.pad_token_id)
-
-
-def make_gpt_oss(tokenizer):
-    """Trained on its way to answer sums, wrong in a third of the cases, for something to select."""
-    torch.manual_seed(0)
-    size = TINY | {"num_hidden_layers": 3, "initializer_range": 0.1, "bos_token_id": None, "head_dim": 8,
-                   "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 16}  # fmt: skip
-    ids = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
-    config = CONFIG_MAPPING["gpt_oss"](**size | ids | {"vocab_size": len(tokenizer)})
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").train()
-    optimiser, draw = torch.optim.AdamW(model.parameters(), lr=1e-2), random.Random(0)
-    for _ in range(50):
-        sums = [(draw.randrange(5), draw.randrange(5), draw.random() < 0.33) for _ in range(12)]
-        prompts, answers = zip(*(document(tokenizer, *of) for of in sums))
-        ids = torch.cat([torch.tensor(prompts), torch.tensor(answers)], 1)  # all of one length
-        labels = ids.where(torch.arange(ids.shape[1]) >= len(prompts[0]), -100)
-        model(input_ids=ids, labels=labels).loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-        optimiser.zero_grad()
-    return model.eval()
-
-
-def document(tokenizer, a, b, wrong):
-    """The token ids of a prompt and of its answer."""
-    prompt = common.encode_prompt(tokenizer, common.normalise_problem(question(a, b), "here", 0))
-    answer = ANSWER.format(a=a, b=b, c=a + b + wrong)
-    return prompt, tokenizer(answer, add_special_tokens=False)["input_ids"]
-
-
-@pytest.fixture(scope="module")
-def gpt_oss(tmp_path_factory):
-    """The folder of the model, as `save_pretrained` leaves one."""
-    folder = tmp_path_factory.mktemp("models") / "gpt-oss"
-    tokenizer = make_tokenizer(FAMILIES["gpt_oss"])
-    model = make_gpt_oss(tokenizer)
-    model.generation_config = generation_config_of(FAMILIES["gpt_oss"], tokenizer)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    """A token a byte, with the family's special tokens and template."""
+    added = {"special": family["special"], "plain": family["plain"], "chat_template": family["template"]}
+    return byte_tokenizer(**added, eos_token=family["eos"], pad_token=family["pad"], bos_token="<|endoftext|>")
 
 
 # ---- Prompts, sampling, where it ends
+
 
 @pytest.fixture(params=FAMILIES)
 def files(request, tmp_path):
@@ -176,13 +108,14 @@ def files(request, tmp_path):
     tokenizer = make_tokenizer(family)
     tokenizer.save_pretrained(tmp_path)
     CONFIG_MAPPING[request.param]().save_pretrained(tmp_path)
-    generation_config_of(family, tokenizer).save_pretrained(tmp_path)
+    stop = tokenizer.convert_tokens_to_ids(family["stop"])
+    GenerationConfig(**family["sampling"], eos_token_id=stop).save_pretrained(tmp_path)
     return family, *common.load_tokenizer(str(tmp_path))
 
 
 def test_prompts(files):
     family, _, tokenizer = files
-    ids = common.encode_prompt(tokenizer, common.normalise_problem(question(1, 2), "here", 0))
+    ids = common.encode_prompt(tokenizer, QUESTION)
     assert tokenizer.decode(ids) == family["prompt"].format(system=common.SYSTEM["math"], question="1+2=?")
     assert all(isinstance(token, int) for token in ids) and str(date.today()) not in tokenizer.decode(ids)
 
@@ -231,14 +164,12 @@ THOUGHT = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant"
     ("hm", "</think>", "It is 4."),  # the template opened it
     ("<think>a</think>b", "</think>", "It is 4."),
     ("<think>\nhm, \\boxed{4}", "", ""),
-    ("\n<think>hm", "", ""),
     (THOUGHT, "<|channel|>final<|message|>", "It is 4."),
     (THOUGHT, "<|channel|>final <|constrain|>json<|message|>", "4"),
     ("<|channel|>final<|message|>a<|end|><|start|>assistant", "<|channel|>final<|message|>", "b"),
     ("<|channel|>analysis<|message|>the final answer is \\boxed{4}", "", ""),
     ("<|channel|>commentary to=python<|message|>x<|call|>", "", ""),
     ("analysisWe add. ", "assistantfinal", "It is 4."),
-    ("analysis2+2assistantcommentaryso ", "assistantfinal", "It is 4."),
     ("analysisWe add, and then", "", ""),
     ("", "", "analysis of the sum: 4"),
     ("", "", "My assistantfinal words: 4"),
@@ -246,75 +177,6 @@ THOUGHT = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant"
 def test_split_reasoning(reasoning, between, answer):
     for end in ("", "<|return|>", "<|call|>c") if "channel" in between else ("",):
         assert judge.split_reasoning(reasoning + between + answer + end) == (reasoning, answer)
-
-
-# ---- The five programs, as a person types them
-
-N = 4
-
-
-@pytest.fixture(scope="module")
-def run(gpt_oss, tmp_path_factory, run_here):
-    """A run folder after all five programs."""
-    folder = tmp_path_factory.mktemp("families")
-    common.write_jsonl(folder / "sums.jsonl", [question(a, b) for a in range(4) for b in range(4)])
-    arguments = gpt_oss, folder / "sums.jsonl", "-n", N, "--max-new-tokens", 50, "--out", folder / "runs"
-    run = Path(run_here("01_generate.py", *arguments).stdout.strip())
-    run_here("02_label.py", run)
-    run_here("03_train_scorer.py", run, "--configs", 2, "--workers", 1, "-o", run / "scatr.pt")
-    run_here("04_select.py", run, "--scorer", run / "scatr.pt")
-    run_here("05_baselines.py", run)
-    return run
-
-
-def test_five_steps(gpt_oss, run):
-    """What holds of every rollout, whatever this processor's last bits made of the model and its texts."""
-    rollouts, labels = common.read_rollouts(run), common.read_labels(run)
-    assert len(rollouts) == len(labels) == 16 * N
-    _, tokenizer = common.load_tokenizer(str(gpt_oss))
-    stops = {*tokenizer.convert_tokens_to_ids(FAMILIES["gpt_oss"]["stop"])}
-    form = re.escape(ANSWER.format(a="A", b="A", c="C")).replace("A", r"\d").replace("C", r"(\d)")
-    form = re.compile(re.sub(r"<\\\|\w+\\\|>$", "", form))  # the token that ends it is not in the text
-    well_formed = []
-    for row, label, ids in zip(rollouts, labels, tokens_of(run), strict=True):
-        *before, last = ids
-        stopped = row["finish"] == "stop"
-        assert stopped == (last in stops) and not stops & {*before} and (stopped or len(ids) == 50), row
-        assert row["response"] == tokenizer.decode(before if stopped else ids)
-        if stopped and (found := form.fullmatch(row["response"])):  # some go on after their analysis
-            reasoning, answer = judge.split_reasoning(row["response"])
-            assert "boxed" in answer and "sum of" in reasoning and "boxed" not in reasoning
-            assert label["label"] == (int(found[1]) == eval(row["id"])), (row, label)  # a sum's id is the sum
-            well_formed.append(label["label"])
-    assert {*well_formed} == {0, 1}  # of 64 answers, a third wrong by training
-    selected = common.read_jsonl(run / "selected.jsonl")
-    assert {row["strategy"] for row in selected} == {"best-of-n", "weighted-vote"} and len(selected) == 32
-    assert "scatr" in (run / "report.md").read_text().lower() and (run / "results.json").is_file()
-
-
-def from_readme(language, words):
-    """The code block of the README that holds `words`: what people paste is what is tested."""
-    blocks = re.findall(rf"^```{language}\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
-    return next(block for block in blocks if words in block)
-
-
-def replaced(text, *pairs):
-    for old, new in pairs:
-        assert old in text
-        text = text.replace(old, str(new))
-    return text
-
-
-def test_scorer_in_a_loop_of_ones_own(run, gpt_oss, capsys):
-    """What people paste runs; that its scores are right is for test_stop.py."""
-    here = ("Qwen/Qwen3-1.7B", gpt_oss), ("scorer.pt", run / "scatr.pt"), ("17 * 23", "1+2")
-    code = from_readme("python", "load_model")
-    code = replaced(code, ("PATH/OF/THIS/REPOSITORY", ROOT), ("4096", "50"), *here)
-    space = {}
-    exec(code, space)
-    votes = [answer["vote"] for answer in space["answers"]]
-    assert len(votes) == 16 and votes == sorted(votes, reverse=True)
-    assert capsys.readouterr().out.strip().endswith(space["answers"][0]["text"].strip())
 
 
 # ---- Architectures: tokens, vectors and statistics of transformers' own generate and forward pass, or one
@@ -407,9 +269,9 @@ def test_a_model_without_layers_and_norm_is_refused_in_one_line(capsys):
 
 def test_a_job_array():
     """What two such workers make is for test_generate.py and test_runs.py."""
-    (line,) = [line for line in from_readme("bash", "SLURM_ARRAY").splitlines() if "SLURM_ARRAY" in line]
+    (line,) = [line for line in (ROOT / "README.md").read_text().splitlines() if "SLURM_ARRAY" in line]
     env = os.environ | {"SLURM_ARRAY_TASK_COUNT": "2", "SLURM_ARRAY_TASK_ID": "1"}
-    job = replaced(line, ("python 01_generate.py MODEL DATASET", "printenv RANK WORLD_SIZE"))
+    job = line.replace("python 01_generate.py MODEL DATASET", "printenv RANK WORLD_SIZE")
     assert subprocess.run(["bash", "-c", job], env=env, stdout=-1, text=True).stdout == "1\n2\n"
 
 
@@ -428,14 +290,6 @@ def test_which_worker_of_how_many_and_on_which_gpu(env, place, gpu, monkeypatch)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     assert common.pick_device() == common.pick_device("cuda") == f"cuda:{gpu}"
     assert common.pick_device("cpu") == "cpu"
-
-
-def test_on_a_gpu_attention_is_not_planned_for_each_length(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    torch.backends.cuda.enable_cudnn_sdp(True)
-    common.pick_device()
-    assert not torch.backends.cuda.cudnn_sdp_enabled() and torch.backends.cuda.flash_sdp_enabled()
 
 
 def test_weights_are_float32_on_a_cpu_and_the_files_type_elsewhere():
