@@ -42,7 +42,3 @@ def main(argv=None):
         wrong = sum(row["label"] == 0 for row in rows)
         table.append([run, len(rows), wrong, sum(row["score"] == 0 for row in scores)])
     print(common.table(["run", "answers", "wrong", "stubs"], table))
-
-
-if __name__ == "__main__":
-    main()

@@ -78,7 +78,3 @@ def main(argv=None):
     rows = [[row["scorer"], row["stop"], *map(as_text, [*row.values()][2:])] for row in found]
     print(common.table(header, rows))
     print(json.dumps(found))
-
-
-if __name__ == "__main__":
-    main()
