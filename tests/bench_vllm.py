@@ -16,6 +16,7 @@ import tempfile
 from collections import deque
 from pathlib import Path
 
+import psutil  # which vLLM brings along
 import torch
 
 import common
@@ -52,20 +53,9 @@ def main(argv=None):
 
 def processor_seconds():
     """Of this process and all below it."""
-    parents = {}
-    spent = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except OSError:  # it has ended
-            continue
-        pid = int(path.parent.name)
-        parents[pid] = int(fields[1])
-        spent[pid] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    family = {os.getpid()}
-    while more := {pid for pid, parent in parents.items() if parent in family} - family:
-        family |= more
-    return sum(spent[pid] for pid in family)
+    own = psutil.Process()
+    times = [process.cpu_times() for process in (own, *own.children(recursive=True))]
+    return sum(spent.user + spent.system for spent in times)
 
 
 def of_ours(model, settings, jobs):

@@ -295,11 +295,3 @@ def test_which_worker_of_how_many_and_on_which_gpu(env, place, gpu, monkeypatch)
 def test_weights_are_float32_on_a_cpu_and_the_files_type_elsewhere():
     assert common.pick_dtype("auto", "cpu") is torch.float32 and common.pick_dtype("auto", "cuda:0") == "auto"
     assert common.pick_dtype("float16", "cpu") is torch.float16
-
-
-@pytest.mark.parametrize("asked, device", [(None, "cpu"), ("meta", "meta")])
-def test_a_tiny_model_stays_on_the_cpu_unless_it_is_sent_elsewhere(asked, device, monkeypatch):
-    """`meta` stands for a GPU; the demo's launches would take longer than its products."""
-    monkeypatch.setattr(common, "pick_device", lambda name=None: name or "meta")
-    model, _ = common.load_model(str(ROOT / "demo" / "model"), asked)
-    assert model.device.type == device and (model.dtype == torch.float32) == (device == "cpu")

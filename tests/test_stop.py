@@ -292,15 +292,6 @@ def test_a_killed_stopping_run_goes_on_to_the_same_end_and_sees_no_reference_ans
     assert len(again) == 5 and not {*again} & {*written}
 
 
-def test_a_stopping_run_grows_by_problems_and_keeps_its_number_of_rollouts(runs, tmp_path, capsys):
-    stop = "--scorer", runs.base / "scorer.pt", "--stop", runs.threshold
-    for problems in (runs.problems[:5], runs.problems):
-        grown = run_01(problems, tmp_path / "grown", *stop)
-    assert_same_run(runs.live, grown)
-    error = dies(capsys, run_01, runs.problems, tmp_path / "grown", *stop, "-n", 8)
-    assert "was made with other settings (n), by " in error
-
-
 @pytest.mark.parametrize("flags, error", [
     (["--stop", "0.9"], "--stop needs --scorer"),
     (["--scorer", "SCORER", "--stop", "1.5"], "stop 1.5: give a number from 0 to 1"),
