@@ -268,7 +268,7 @@ def test_a_model_without_layers_and_norm_is_refused_in_one_line(capsys):
 
 
 def test_a_job_array():
-    """What two such workers make is for test_generate.py and test_runs.py."""
+    """What two such workers make is for test_runs.py."""
     (line,) = [line for line in (ROOT / "README.md").read_text().splitlines() if "SLURM_ARRAY" in line]
     env = os.environ | {"SLURM_ARRAY_TASK_COUNT": "2", "SLURM_ARRAY_TASK_ID": "1"}
     job = line.replace("python 01_generate.py MODEL DATASET", "printenv RANK WORLD_SIZE")

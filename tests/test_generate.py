@@ -381,16 +381,9 @@ def sample(folder, out, *flags):
 
 
 @pytest.fixture(scope="module")
-def first(folder, run_here):
-    """The output of a run that nothing disturbed, after one of another data set."""
-    common.write_jsonl(folder / "q.jsonl", common.read_jsonl(folder / "p.jsonl")[:2])
-    data = folder / "q.jsonl", folder / "p.jsonl"
-    return run_here("01_generate.py", folder / "model", *data, *OPTIONS, "--out", folder / "whole")
-
-
-@pytest.fixture(scope="module")
-def whole(folder, first):
-    return run_of(folder / "whole")
+def whole(folder):
+    """A run that nothing disturbed."""
+    return sample(folder, folder / "whole")
 
 
 def prompt_of(row):
@@ -437,16 +430,6 @@ def test_meta_json_says_what_made_the_run(whole):
     assert not {"model", "revision", "slots", "temperature"} - set(meta["arguments"])
 
 
-def test_several_data_sets_in_one_call_and_what_is_said_of_them(folder, first, whole):
-    runs = [run_of(folder / "whole", name) for name in "qp"]
-    assert first.stdout.splitlines() == [*map(str, runs)]
-    assert common.read_meta(runs[0])["dataset"] == str(folder / "q.jsonl")
-    for run, problems, rollouts in zip(runs, (2, 5), (8, 20)):
-        assert f"{run}: {problems} problems, {rollouts} rollouts of at most 30 tokens\n" in first.stderr
-        cut = [row["finish"] for row in common.read_rollouts(run)].count("length")
-        assert f"{run}: {cut} of {rollouts} rollouts were cut, at --max-new-tokens 30 or" in first.stderr
-
-
 def asks_of(sizes):
     """Problems whose prompts have so many tokens."""
     return [{"id": f"of {size}", "messages": [{"role": "user", "content": "a" * size}]} for size in sizes]
@@ -489,11 +472,9 @@ def test_vectors_are_in_the_type_of_the_model(folder, tmp_path):
 
 
 @pytest.mark.parametrize("command, words", [
-    ("nothing-here p.jsonl", "is not a folder"),
     ("other/modle p.jsonl", "other/modle: there is no such folder"),
     ("other p.jsonl", "/other: there is no config.json in it; give the folder of a whole model, or a Hub id"),
     ("model p.jsonl --temp 1", "unrecognized arguments: --temp"),
-    ("model p.jsonl nonsense", "known names are humaneval"),
     ("model p.jsonl other/p.jsonl", "two of these have one name"),
     ("model p.jsonl --layers 9", "penultimate"),
     ("model p.jsonl --device no-such", "leave --device out"),

@@ -124,14 +124,11 @@ def sampled(tmp_path_factory):
     return folder
 
 
-def read_back(folder, out, rows, *flags):
-    """The run of answers: the rows of a file, or a path."""
-    file = rows
-    if isinstance(rows, list):
-        file = out / "answers.jsonl"
-        common.write_jsonl(file, rows)
-    flags = ["-n", N, "--max-new-tokens", 30, "--responses", file, "--out", out, *flags]
-    program(MODEL, folder / "p.jsonl", *flags)
+def read_back(folder, out, rows):
+    """The run of answers, which are the rows of a file."""
+    file = out / "answers.jsonl"
+    common.write_jsonl(file, rows)
+    program(MODEL, folder / "p.jsonl", "-n", N, "--max-new-tokens", 30, "--responses", file, "--out", out)
     return out / "model/p/32"
 
 
