@@ -490,34 +490,6 @@ def test_what_makes_no_sense_is_one_line_and_makes_no_run(folder, tmp_path, comm
     assert words in refused(*command, "--out", tmp_path) and not any(tmp_path.iterdir())
 
 
-def test_a_run_goes_on_with_the_same_weights_and_sampling_alone_wherever_the_model_lies(
-    folder, whole, tmp_path, parts
-):  # fmt: skip
-    moved, other = tmp_path / "model", tmp_path / "other" / "model"
-    shutil.copytree(folder / "model", moved)
-    model, tokenizer = common.load_model(str(moved))
-    for x in model.parameters():
-        x.data *= 2
-    model.save_pretrained(other)
-    tokenizer.save_pretrained(other)
-    parts(most=2)
-    with suppress(KeyboardInterrupt):
-        sample(folder, tmp_path)
-    command = folder / "p.jsonl", *OPTIONS, "--out", tmp_path
-    run = run_of(tmp_path)
-    error = f"{run} was made by the model {folder / 'model'}, {other} is another one; choose another --out"
-    assert refused(other, *command).startswith(error)
-    settings = common.read_json(moved / "generation_config.json")
-    common.write_json(moved / "generation_config.json", settings | {"top_p": 0.5})
-    assert f"{run} was made with other settings (those of the model's files)" in refused(moved, *command)
-    common.write_json(moved / "generation_config.json", settings)
-    parts(None)
-    run_program(moved, *command)
-    assert_same_run(whole, run)
-    error = f"{run} was made by the model {moved}, {other} is another one"
-    assert refused(other, *command).startswith(error), "also a finished run"
-
-
 @pytest.mark.parametrize("rank, world", [("4", "4"), ("one", "2"), ("1", "")])
 def test_a_rank_that_cannot_be_is_one_line(folder, tmp_path, monkeypatch, rank, world):
     """Not a worker that samples nothing, or what another one samples, too."""

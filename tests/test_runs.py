@@ -260,14 +260,21 @@ def test_a_model_has_one_stamp_as_a_folder_by_its_id_and_in_the_cache(cached, tm
     assert names == ["tiny", "tiny", "model", "b-c"]
 
 
-def test_a_stamp_is_of_the_whole_model(tmp_path):
-    """Merged adapters may leave the beginning and the end of a file of weights as they were."""
-    weights = shutil.copytree(MODEL, tmp_path / "model") / "model.safetensors"
-    content = bytearray(weights.read_bytes())
-    middle = len(content) // 2
-    content[middle : middle + len(content) // 32] = bytes(len(content) // 32)
-    weights.write_bytes(content)
-    assert common.model_stamp(str(weights.parent)) not in (None, common.model_stamp(str(MODEL)))
+def test_a_run_goes_on_with_the_same_weights_and_sampling_alone_wherever_the_model_lies(begun, whole, tmp_path):
+    """Of the other model the beginning and the end of the weights are the same, as merged adapters may leave them."""
+    moved, other = (shutil.copytree(MODEL, tmp_path / name / "model") for name in ("moved", "other"))
+    weights = bytearray((other / "model.safetensors").read_bytes())
+    middle = len(weights) // 2
+    weights[middle : middle + len(weights) // 32] = bytes(len(weights) // 32)
+    (other / "model.safetensors").write_bytes(weights)
+    error = f"{begun} was made by the model {MODEL}, {other} is another one; choose another --out"
+    assert refused(tmp_path, model=other).startswith(error)
+    assert refused(tmp_path, 2, PROBLEMS[:3], model=other).startswith(error), "also a finished run"
+    settings = common.read_json(moved / "generation_config.json")
+    common.write_json(moved / "generation_config.json", settings | {"top_p": 0.5})
+    assert f"{begun} was made with other settings (those of the model's files)" in refused(tmp_path, model=moved)
+    common.write_json(moved / "generation_config.json", settings)
+    assert_as_if_sampled_at_once(sample(tmp_path, model=moved), whole)
 
 
 def test_a_run_is_of_one_model_wherever_that_lies(cached, small, tmp_path):
