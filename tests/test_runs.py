@@ -277,15 +277,6 @@ def test_a_run_goes_on_with_the_same_weights_and_sampling_alone_wherever_the_mod
     assert_as_if_sampled_at_once(sample(tmp_path, model=moved), whole)
 
 
-def test_a_run_is_of_one_model_wherever_that_lies(cached, small, tmp_path):
-    """A run of org/tiny is finished, also by the path of its snapshot."""
-    shutil.copytree(small, tmp_path / "tiny" / "p" / "32")
-    before = (tmp_path / "tiny" / "p" / "32" / "meta.json").stat().st_mtime_ns
-    for name in ("org/tiny", cached):
-        sample(tmp_path, 2, PROBLEMS[:3], model=name)
-    assert (tmp_path / "tiny" / "p" / "32" / "meta.json").stat().st_mtime_ns == before
-
-
 def test_a_scorer_is_held_to_the_model_and_not_to_its_name(tmp_path, capsys, run_here):
     run = make_run(tmp_path / "run", model="/b/final")
     common.write_json(run / "meta.json", common.read_meta(run) | {"model_stamp": "1234"})
