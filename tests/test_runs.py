@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -230,6 +231,40 @@ def test_who_is_second_in_a_place_says_so_and_waits(begun, whole, tmp_path, load
         assert not (begun / "hidden.pt").samefile(whole / "hidden.pt") and (begun / "rollouts.jsonl").is_file()
     program.communicate(timeout=300)
     assert_as_if_sampled_at_once(begun, whole)
+
+
+def test_layers_that_another_command_adds_meanwhile_are_in_the_files(begun, tmp_path, monkeypatch):
+    """Two processes of different RANKs and commands do not exclude each other."""
+    sample_missing = generate.sample_missing
+
+    def meanwhile(*arguments):
+        monkeypatch.setattr(generate, "sample_missing", sample_missing)
+        for name in ("RANK", "WORLD_SIZE"):
+            monkeypatch.delenv(name)
+        sample(tmp_path, N, PROBLEMS[:3], "--layers", "penultimate,final,0")
+        return sample_missing(*arguments)
+
+    monkeypatch.setattr(generate, "sample_missing", meanwhile)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    sample(tmp_path, 1, PROBLEMS[:3])
+    expected = sample(tmp_path / "new", 1, PROBLEMS[:3], "--layers", "penultimate,final,0")
+    assert_as_if_sampled_at_once(begun, expected)
+    assert stored(begun)[1]["vectors"] == stored(expected)[1]["vectors"]
+
+
+def test_a_part_keeps_what_another_process_put_there(begun, whole, tmp_path):
+    """Also tokens that differ, as they may on a GPU: then it keeps its vectors, too."""
+    run = generate.Run(SimpleNamespace(n=4), "p", tmp_path, [], {"1": [{"prompt": [5]}]})
+
+    def row(sample, token, **hidden):
+        ids = torch.tensor([token])
+        return {"id": "1", "sample": sample, "text": "", "finish": "stop", "ids": ids, "hidden": hidden}
+
+    for rollouts in ([row(1, 7, a=1)], [row(0, 6, a=2), row(1, 7, a=3, b=3)], [row(0, 9, b=4)]):
+        generate.add_to_part(run, "1", rollouts)
+    kept = [(row["sample"], row["ids"].item(), row["hidden"]) for row in run.read_part("1")]
+    assert kept == [(0, 6, {"a": 2}), (1, 7, {"a": 1, "b": 3})]
 
 
 # ---- One name for a model
