@@ -61,7 +61,7 @@ def rows_of_problems(rollouts):
     rows_of = defaultdict(list)
     for row, problem in enumerate(rollouts.problems):
         rows_of[problem].append(row)
-    return rows_of.values()
+    return [*rows_of.values()]
 
 
 def search(option, run, half, args):
@@ -86,13 +86,15 @@ def measure(scorer, rollouts):
     rollouts = rollouts.part([row for row, problem in enumerate(rollouts.problems) if problem not in learned])
     logits = scorer(rollouts.x, rollouts.features)
     shares = trainer.shares_right(rollouts, logits)
-    found = {"best of N": 100 * shares["best-of-n"]}
+    right = rollouts.labels.numpy() > 0
+    rows_of = rows_of_problems(rollouts)
+    found = {"random": 100 * report.mean_of(right[rows].mean() for rows in rows_of)}
+    found["best of N"] = 100 * shares["best-of-n"]
     if "weighted-vote" in shares:
         by_p = trainer.shares_right(rollouts, logits - scorer.log_weight)
         found |= {"vote": 100 * shares["weighted-vote"], "vote by p": 100 * by_p["weighted-vote"]}
-    right = rollouts.labels.numpy() > 0
     scores = logits.numpy()
-    within = [report.auroc(right[rows], scores[rows]) for rows in rows_of_problems(rollouts)]
+    within = [report.auroc(right[rows], scores[rows]) for rows in rows_of]
     return found | {"AUROC": report.mean_of(within)}
 
 
