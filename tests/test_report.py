@@ -618,11 +618,13 @@ def test_scores_of_04_and_its_answers_are_no_rows_where_their_scorer_or_rollouts
 def test_the_same_problems_under_another_name_and_other_ids_are_in_sample(
     tmp_path, run_here, run_report, learned_from, evaluated_on, shared
 ):
-    """As aime25 after aime, and as a copy of a file with rows more or less."""
+    """As aime25 after aime, as a copy of a file with rows more or less, and as a chat of the same text."""
     runs = [make_run(tmp_path / name, problems=problems, dataset=name)
             for name, problems in (("all", learned_from), ("some", evaluated_on))]  # fmt: skip
     for name in ("problems", "rollouts", "labels"):
         edit_jsonl(runs[1] / f"{name}.jsonl", lambda row: row | {"id": f"new {row['id']}"})
+    asked = {"id": "new p0", "messages": [{"role": "user", "content": "What is 0?"}]}
+    edit_jsonl(runs[1] / "problems.jsonl", lambda row: row | (asked if row["id"] == asked["id"] else {}))
     edit_hidden(runs[1], lambda keys, **_: {"keys": [(f"new {problem}", sample) for problem, sample in keys]})
     run_here("03_train_scorer.py", runs[0], "--configs", 1, "--workers", 1, "-o", tmp_path / "scatr.all@1.pt")
     said = run_here("04_select.py", runs[1], "--scorer", tmp_path / "scatr.all@1.pt").stderr
