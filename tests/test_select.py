@@ -109,26 +109,11 @@ def test_selections_by_hand(run, select):
     assert f"{right} of 10 judged answers are right ({10 * right}.0 %)" in said
 
 
-@pytest.mark.parametrize("logit_of, best, weight", [
-    (lambda sample: 40.0 + sample, 5, 1), (lambda sample: 0.0, 0, 0.5),
-])  # fmt: skip
-def test_ranking_is_by_logits_where_a_sigmoid_is_1_and_equal_scores_take_the_first(
-    run, select, logit_of, best, weight
-):
-    set_logits(run, logit_of)
+def test_ranking_is_by_logits_where_a_sigmoid_is_1(run, select):
+    set_logits(run, lambda sample: 40.0 + sample)
     select()
-    assert {row["weight"] for row in common.read_jsonl(run / "scores" / "first.jsonl")} == {weight}
-    assert {*samples(run, "best-of-n")} == {best}
-
-
-def test_a_vote_counts_weights_and_a_problem_without_an_answer_takes_the_best(run, select):
-    """Sample 1 alone, sure, wins over 2 and 3, which agree and are unsure; p3 has no answer to vote for."""
-    groups = [None, 0, 1, 1, None, None]
-    edit_jsonl(run / "labels.jsonl", lambda row: row | {"group": groups[row["sample"]]})
-    edit_jsonl(run / "labels.jsonl", lambda row: row | {"group": None} if row["id"] == "p3" else row)
-    set_logits(run, [6.0, 3.0, -0.5, -0.5, 0.0, 0.0].__getitem__)
-    select()
-    assert samples(run, "weighted-vote") == [1, 1, 1, 0, *[1] * 6]
+    assert {row["weight"] for row in common.read_jsonl(run / "scores" / "first.jsonl")} == {1}
+    assert {*samples(run, "best-of-n")} == {5}
 
 
 def test_labels_change_no_selection_and_accuracy_counts_judged_answers(run, select):
