@@ -10,11 +10,9 @@ import sys
 import threading
 import time
 import venv
-import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
 from conftest import CHECK, SQUARE, judge, programs, sandbox_job
 
@@ -35,7 +33,6 @@ def stdio(*pairs):
 
 LACKING = "import no_such_package\n"
 AT_9 = "assert f(3) == 9\n"
-CLASS_V = "class V:\n    def __init__(self, x): self.x = x\n"
 FAILING = ("import unittest\nclass T(unittest.TestCase):\n    @unittest.expectedFailure\n"
            "    def test(self): self.assertEqual(f(3), 9)\n")
 VERDICTS = [
@@ -47,11 +44,9 @@ VERDICTS = [
     ("def f(x): return x *\n", CHECK, "syntax"),
     ("def f(x): return x\n", FAILING, "passed"),
     (SQUARE, FAILING, "failed: test (tests.T"),
-    ("", CHECK, "no code"),
     (None, CHECK, "no code"),
     (SQUARE, "x = f(3)\n", "error: the tests have no assert"),
     (SQUARE, "if f(3) == 0:\n    assert False\n", "failed: the tests ran no assert"),
-    (SQUARE, LACKING + AT_9, "error: the tests need 'no_such_package', which is not installed"),
     (LACKING + SQUARE, LACKING + AT_9, "error: the tests need 'no_such_package', which is not installed"),
     (LACKING + SQUARE, AT_9, "failed: ModuleNotFoundError: No module named 'no_such_package', while the"),
     (SQUARE, "assert f(3) ==\n", "error: the tests or the prelude do not parse"),
@@ -66,16 +61,13 @@ VERDICTS = [
     (SQUARE, AT_9 + "import sys\nsys.exit(0)\n", "error: the tests end the process"),
     ("def f(x): return 0\n", "import sys\nassert f\nif f(3) != 9: sys.exit(1)\n", "failed: SystemExit: 1"),
     ("class A: pass\n", "from solution import A\nclass B(A): pass\nassert B()\n", "passed"),
-    (CLASS_V, "from solution import V\nassert V(3) == 3\n", "failed: assert V(3) == 3"),
     ("MEMO = {}\n" + SQUARE, "MEMO = [1]\n" + AT_9, "passed"),
     ("def f(x): return bytearray(1 << 40)\n", CHECK, "memory"),
     ("import os\ndef f(x): os.abort()\n", CHECK, "killed: signal"),
-    ("def f(x): return 'x' * (100 << 20)\n", AT_9, "failed: assert f(3) == 9"),
     ("import os\ndef f(x): os._exit(0)\n", CHECK, "failed: the program ended (exit status 0) before its"),
     ("print(int(input()) ** 2)\n", stdio(("3", "9"), ("4", "16\n")), "passed"),
     ("print(int(input()) * 2)\n", stdio(("2", "4"), ("3", "9")), "failed: input 2 of 2: wrong output"),
     ("raise ValueError('no')\n", stdio(("", "1")), "failed: input 1 of 1: exit status 1 ValueError: no"),
-    ("print(1\n", stdio(("", "1")), "failed: input 1 of 1: exit status 1 SyntaxError"),
     ("print('0.50 2.0')\n", stdio(("", ".5 2")), "passed"),
     ("print('1_0.0')\n", stdio(("", "10")), "failed: input 1 of 1: wrong output"),
     ("print('0.5  0.25')\nprint('1  2')\n", stdio(("", ".5 .25\n1 2")), "failed: input 1 of 1: wrong output"),
@@ -87,17 +79,6 @@ def test_verdict_and_reason(pool, code, tests, reason):
     result = judge(pool, code, tests)
     assert result.reason.startswith(reason)
     assert result.passed is {"passed": True, "error": None}.get(reason.split(":")[0], False)
-
-
-def test_texts_and_limits_may_be_of_numpys_kinds(pool):
-    """As they are where jobs come from a table."""
-    name = np.str_("f")
-    limits = {"cpu_s": np.float64(3), "wall_s": np.float64(2), "memory_mb": np.int64(500)}
-    options = {"prelude": np.str_(""), "entry_point": name, **limits}
-    assert judge(pool, np.str_(SQUARE), np.str_(CHECK), **options).reason == "passed"
-    printed = {"inputs": [np.str_("")], "outputs": [np.int64(9)]}
-    slow = np.str_("import time\ntime.sleep(.4)\nprint(9)\n")      # time is looked at from .2 s on
-    assert judge(pool, slow, printed, **limits).reason == "passed"
 
 
 EARLY = programs("early")
@@ -140,13 +121,6 @@ def test_prelude_stands_in_front_of_program_and_tests(pool):
     redefined = "def helper(x): return 3\ndef f(x): return 3\n"
     assert judge(pool, redefined, tests, **options).passed is False
     assert judge(pool, SQUARE, prelude="def f(x):\n").reason == "passed"     # it may end inside a function
-    calls = "def run(x): return solve(x) + f(x)\n"
-    asks = "def check(candidate): assert run(3) == 18\n"
-    right = "def solve(x): return f(x)\ndef f(x): return x * x\n"
-    assert judge(pool, right, asks, prelude=calls, style="check").passed
-    counts = "N = 0\ndef count(x):\n    global N\n    N += 1\n    return x\ncount.unit = 1\ndef seen(): return N\n"
-    asks = "def check(candidate): assert candidate(3) == 9 and seen() == count.unit\n"
-    assert judge(pool, "def f(x): return count(x * x)\n", asks, prelude=counts, style="check").passed
     error = "error: the prelude ends in ImportError: cannot import name 'nope'"
     assert judge(pool, SQUARE, prelude="from math import nope\n").reason.startswith(error)
     error = "error: tests of the style check define check(candidate) and need an entry_point"
@@ -279,13 +253,6 @@ def test_tests_may_run_the_program_as_a_file(pool):
     assert judge(pool, code.replace("+ 2", "+ 3"), tests).reason.startswith("failed: assert subprocess")
 
 
-def test_a_process_that_ends_before_the_program_runs_is_our_mistake(pool):
-    header = {"preload": [], "cpu_s": 9, "asleep_s": 9, "memory_mb": 100}
-    job_without_anything = {}
-    reason = sandbox_exec.judge_tests(lambda job: pool.run(header, [], job_without_anything), {})
-    assert reason == "error: the sandbox failed with exit status 71"
-
-
 def test_results_come_as_they_finish_from_an_endless_iterator(pool):
     def jobs():
         yield "slow", sandbox_job("import time\ndef f(x):\n    time.sleep(.5)\n    return x * x\n")
@@ -323,17 +290,13 @@ def test_command_line(tmp_path):
 
 
 def test_how_the_caller_was_started_does_not_matter(tmp_path):
-    """From an archive, without asserts, beside a module named as one of the library's: the same verdicts."""
-    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
-        archive.write(sandbox_exec.__file__, "sandbox_exec.py")
-    (tmp_path / "here").mkdir()
-    (tmp_path / "here" / "tempfile.py").write_text("raise SystemExit('not the library')")
-    (tmp_path / "caller.py").write_text(
-        "import sys\nsys.path.insert(0, '../all.zip')\nfrom sandbox_exec import run_tests\n"
-        "for code in ('def f(x): return 9', 'def f(x): return 8'):\n"
-        "    print(run_tests(code, 'assert f(3) == 9').passed)\n")
-    command = [sys.executable, "-O", tmp_path / "caller.py"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path / "here")
+    """Without asserts, in a folder with a module named as one of the library's: the same verdicts."""
+    (tmp_path / "tempfile.py").write_text("raise SystemExit('not the library')")
+    program = ("import sys\ndel sys.path[0]\nsys.path.append(sys.argv[1])\nfrom sandbox_exec import run_tests\n"
+               "for code in ('def f(x): return 9', 'def f(x): return 8'):\n"
+               "    print(run_tests(code, 'assert f(3) == 9').passed)\n")
+    command = [sys.executable, "-O", "-c", program, Path(sandbox_exec.__file__).parent]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.stdout.split() == ["True", "False"], done.stderr
 
 

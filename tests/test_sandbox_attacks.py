@@ -75,11 +75,8 @@ TRIES = {  # what must be protected: expressions that are true if they got throu
     "files": {
         "read": "open(OUT['folder'] + '/secret').read()",
         "write": "open(OUT['folder'] + '/new', 'w').write('x')",
-        "append": "open(OUT['folder'] + '/secret', 'a').write('x')",
         "remove": "os.unlink(OUT['folder'] + '/secret') is None",
-        "rename": "os.rename(OUT['folder'] + '/secret', OUT['folder'] + '/gone') is None",
         "link": "os.link(OUT['folder'] + '/secret', 'mine') or open('mine').read()",
-        "symlink": "os.symlink(OUT['folder'], 'd') or os.listdir('d')",
         "list": "os.listdir(OUT['folder'])",
         "root before": "os.listdir('/old')",
         "truncate": "os.truncate(OUT['folder'] + '/secret', 0) is None",
@@ -95,7 +92,6 @@ TRIES = {  # what must be protected: expressions that are true if they got throu
         "tcp": "socket.create_connection(('127.0.0.1', OUT['port']), 1)",
         "listen": "socket.create_server(('127.0.0.1', 0))",
         "unix": "socket.socket(socket.AF_UNIX).connect(OUT['folder'] + '/s') is None",
-        "names": "socket.create_connection(('localhost', OUT['port']), 1)",
         **{f"family {family}": f"socket.socket({family}, {kind}).fileno()"
            for family, kind in ((16, 3), (17, 3), (40, 1), (38, 5), (2, 2), (2, 3))},
     },
@@ -106,9 +102,7 @@ TRIES = {  # what must be protected: expressions that are true if they got throu
         "limits": "resource.prlimit(OUT['pid'], resource.RLIMIT_NOFILE)",
         "trace": "LIBC.ptrace(16, OUT['pid'], None, None) == 0",
     },
-    "namespaces": {                                              # also if sockets are not refused
-        "tcp": "socket.create_connection(('127.0.0.1', OUT['port']), 1)",
-    },
+    "namespaces": {"tcp": "socket.create_connection(('127.0.0.1', OUT['port']), 1)"},  # also if not refused
     "seccomp": {
         "namespaces": "LIBC.unshare(0x10000000) == 0",
         "keys": f"LIBC.syscall({248 if X86 else 217}, b'user', b'k', b'v', 1, -4) > 0",
@@ -152,16 +146,15 @@ def test_nothing_outside_is_reached(pool, outside):
 
 
 def test_own_folder_is_there_and_empty_each_time(pool):
-    messy = ("import os\ndef f(x):\n    for d in (os.getcwd(), os.environ['TMPDIR'], '/tmp', '/dev/shm'):\n"
-             "        for n in ('random.py', 'json.py', 'mark'):\n"
+    messy = ("import os\ndef f(x):\n    for d in ('.', '/tmp', '/dev/shm'):\n"
+             "        for n in ('random.py', 'mark'):\n"
              "            try: open(os.path.join(d, n), 'w').write('raise SystemExit(0)')\n"
              "            except OSError: pass\n"
-             "    os.mkfifo('fifo'); os.symlink('/', 'link')\n"
-             "    open('new\\nline', 'w'); open(b'\\xff\\xfe', 'w')\n"
+             "    os.mkfifo('fifo'); os.symlink('/', 'link'); open(b'\\xff\\n', 'w')\n"
              "    for i in range(1500): os.mkdir('d'); os.chdir('d')\n"
              "    os.chdir(os.environ['HOME']); os.mkdir('shut'); open('shut/x', 'w')\n"
              "    os.chmod('shut', 0); os.chmod('.', 0)\n    return x * x\n")
-    look = ("import os\ndef f(x):\n    import random, json\n"
+    look = ("import os, random\ndef f(x):\n"
             "    seen = [d for d in ('.', '/tmp', '/dev/shm') if os.path.exists(d + '/mark')]\n"
             "    open('mine', 'w').write('x')\n    at_home = os.environ['HOME'] == os.getcwd()\n"
             "    return x * x if at_home and not seen and os.listdir() == ['mine'] else 0\n")
@@ -210,8 +203,6 @@ def test_daemons_are_gone_when_the_verdict_is_there(pool):
 
 BOMBS = {
     "fork": "import os\ndef f(x):\n    while True:\n        try: os.fork()\n        except OSError: pass\n",
-    "fork a hundred": "import os, time\ndef f(x):\n    for _ in range(100 * (x == 3)):\n"
-                      "        if os.fork() == 0: time.sleep(9)\n    return x * x\n",
     # one a second: all at once, they hold what a machine of many cores fills until the server looks again
     "processes that hold memory":
         "import os, time\ndef f(x):\n    for _ in range(9):\n        if os.fork() == 0:\n"
@@ -225,8 +216,6 @@ BOMBS = {
     "recursion": "import sys\nsys.setrecursionlimit(10 ** 9)\ndef f(x): return f(x + 1) + 1\n",
 }
 
-
-SLOW = "fork a hundred", "processes that hold memory"  # ended by their own limit, not by processor time's
 
 
 def test_a_caller_with_much_memory_limits_its_programs_all_the_same():
@@ -245,7 +234,8 @@ def test_bombs_are_bounded(pool):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     jobs = []
     for name, code in bombs.items():
-        limits = {"cpu_s": 15, "wall_s": 30} if name in SLOW else {"cpu_s": 0.3, "wall_s": 4}
+        is_slow = "hold" in name  # ended by its own limit, not by processor time's
+        limits = {"cpu_s": 15, "wall_s": 30} if is_slow else {"cpu_s": 0.3, "wall_s": 4}
         jobs.append((name, sandbox_job(code, memory_mb=600, **limits)))
     jobs = [each for bomb in jobs for each in (bomb, ("good", sandbox_job(SQUARE)))]
     for flood in ("while True: print('x' * 65536)\n",
@@ -365,34 +355,22 @@ LACKING = {  # steps of a seccomp filter: calls from 424 on are those that Linux
 
 
 @pytest.mark.parametrize("lacking", LACKING)
-def test_what_an_older_kernel_lacks_is_left_out(tmp_path, lacking):
+def test_what_an_older_kernel_lacks_is_left_out(lacking):
     """A filter over the caller answers ENOSYS: other calls are taken, and the banner says what is left."""
-    for name in ("outside", "tmp"):
-        (tmp_path / name).mkdir()
-        open_to_all(tmp_path / name)
-    script = (f"import sys\nsys.path.insert(0, {str(Path(sandbox_exec.__file__).parent)!r})\n"
-              "import ctypes, struct, sandbox_exec\nfrom sandbox_exec import *\n"
-              "libc, NO_NEW_PRIVS, SECCOMP = sandbox_exec.libc, 38, sandbox_exec.SECCOMP\n"
+    script = ("import ctypes, struct\nfrom sandbox_exec import *\n"
               "allow, absent = (RETURN, 0, 0, 0x7FFF0000), (RETURN, 0, 0, 0x50026)\n"
               f"steps = [(LOAD, 0, 0, 0), {LACKING[lacking]}, allow]\n"
               "code = b''.join(struct.pack('<HBBI', *step) for step in steps)\n"
               "kept = ctypes.create_string_buffer(code)\n"
               "libc('prctl', NO_NEW_PRIVS, 1, 0, 0, 0)\n"
               "libc(SECCOMP, 1, 4, struct.pack('<HxxxxxxQ', len(steps), ctypes.addressof(kept)))\n"
-              "codes = ['def f(x): return x * x', 'def f(x):\\n    while True: pass',\n"
-              "         'import os\\ndef f(x): return os.fork() and os.wait() and 9 or os._exit(0)',\n"
-              "         'def f(x): return open(\"%s\", \"w\")' % sys.argv[1],\n"
-              "         'import socket\\nf = socket.socket']\n"
-              "with Pool(1, unsafe=True) as p:\n    print(p.banner)\n    for code in codes:\n"
-              "        job = dict(code=code, tests='assert f(3) == 9', cpu_s=.3)\n"
-              "        print(p.judge(job).reason[:6])\n")
-    done = subprocess.run([sys.executable, "-c", script, tmp_path / "outside" / "new"], capture_output=True,
-                          text=True, env={**os.environ, "TMPDIR": str(tmp_path / "tmp")})
+              "with Pool(1, unsafe=True) as p:\n    print(p.banner)\n"
+              "    for code in ('def f(x): return x * x', 'def f(x):\\n    while True: pass'):\n"
+              "        print(p.judge(dict(code=code, tests='assert f(3) == 9', cpu_s=.3)).reason[:6])\n")
+    done = python(script)
     assert done.returncode == 0, done.stderr
     banner, *verdicts = done.stdout.splitlines()
-    assert verdicts == ["passed", "timeou", "passed", "failed", "failed"]
-    assert os.listdir(tmp_path / "tmp") == []
-    assert not os.listdir(tmp_path / "outside") or "files=NOT PROTECTED" in banner
+    assert verdicts == ["passed", "timeou"]
     with Pool(1, unsafe=True) as pool:
         left = {*LAYERS} & protected(pool)
     left.discard("namespaces" if lacking == "user namespaces" else "landlock")
