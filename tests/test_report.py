@@ -3,7 +3,6 @@
 import importlib
 import importlib.util
 import itertools
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -85,8 +84,7 @@ def percent(x):
     return f"{100 * x:.1f}"
 
 
-# ------------------------------------------------------------------------------------------------------------
-# The whole table, written down a second time: every subset of every problem
+# ---- The whole table, written down a second time: every subset of every problem
 
 
 def random_run(path, seed, ragged=False, n=5):
@@ -125,18 +123,15 @@ def test_every_row_is_the_mean_over_all_subsets(tmp_path, seed, ragged):
         is_random = ragged and "vote" in method and n < 5
         error = 5 * 0.5 / (report.SUBSETS * len(problems)) ** 0.5 if is_random else 1e-9
         assert rows[method].curve[str(n)] == pytest.approx(expected, abs=error), (method, n)
-
-
-@pytest.mark.parametrize("method", ["random", "entropy/avg", "mine", "majority vote", "mine, weighted vote"])
-def test_the_share_of_cut_picks(tmp_path, method):
-    path, problems = random_run(tmp_path / "run", 1, ragged=True)
+    pairs = [pairs_in_order(of_problem) for of_problem in problems.values()]
+    assert rows["mine"].auroc == pytest.approx(np.mean([np.mean(own) for own in pairs if own]))
     for row in itertools.chain(*problems.values()):
         row["label"] = row["finish"] == "length"
-    assert rows_of(path)[method].cut == pytest.approx(mean_over_subsets(problems, CREDITS[method], 5))
+    for method in CREDITS.keys() - {"oracle"}:
+        assert rows[method].cut == pytest.approx(mean_over_subsets(problems, CREDITS[method], 5)), method
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Confidence rules
+# ---- Confidence rules
 
 
 def rule_scores(path, rule):
@@ -182,8 +177,7 @@ def with_better_likelihood(run):
     return lambda row: row | {"conf": row["conf"] | {"likelihood/avg": labels[row["id"], row["sample"]]}}
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Which rows there are, what they vary over, what is left out
+# ---- Which rows there are, what they vary over, what is left out
 
 
 def test_the_answers_that_04_chose_are_a_row_where_every_problem_has_one(run):
@@ -275,14 +269,6 @@ def test_a_problem_whose_pick_has_no_label_is_left_out_of_the_row_and_counted(tm
     assert (row.unjudged > 0) == (method not in ("random", "oracle"))
 
 
-def test_a_row_that_picks_nothing_with_a_label_is_refused(run):
-    edit_jsonl(run / "labels.jsonl", lambda row: row | {"label": None if row["sample"] == 2 else row["label"]})
-    scores = [{"id": row["id"], "sample": row["sample"], "score": row["sample"] % 3} for row in
-              common.read_rollouts(run)]  # fmt: skip
-    common.write_jsonl(run / "scores" / "mine.jsonl", scores)
-    assert "nothing that mine picks has a label" in refusal(run)
-
-
 def test_a_problem_without_any_label_is_left_out_of_all_rows(tmp_path, run_report):
     """Two repetitions and a greedy run beside them, whose own problem without a label only its row leaves out.
     In each, one answer of p2 and all of another problem have no label."""
@@ -345,8 +331,7 @@ def test_the_share_of_cut_rollouts_is_in_the_summary_and_in_every_table(run, run
     assert len(tables) == 5 and all("| cut % |" in " ".join(table.split()) for table in tables)
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Comparison
+# ---- Comparison
 
 
 @pytest.mark.parametrize("oracle, closed", [
@@ -386,12 +371,6 @@ def test_the_interval_holds_95_percent(size):
         assert found["delta"] == pytest.approx(np.nanmean(values))
 
 
-def test_three_problems_of_sixteen_are_no_proof():
-    """Without them the mean is 0, which happens in (13/16)^16 = 3.6 % of the draws."""
-    found = report.with_interval(np.array([1.0] * 3 + [0.0] * 13), [*range(16)])
-    assert (found["low"], found["high"]) == (0, 0.375)
-
-
 def test_problems_of_a_family_are_drawn_together(tmp_path):
     path = make_run(tmp_path / "run", problems=40)
     edit_jsonl(path / "problems.jsonl", lambda row: row | {"family": str(int(row["id"][1:]) % 2)})
@@ -402,8 +381,7 @@ def test_problems_of_a_family_are_drawn_together(tmp_path):
     assert run.families == run.ids
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Studies
+# ---- Studies
 
 
 def study_of(found, study):
@@ -411,16 +389,6 @@ def study_of(found, study):
     title = f"Study of {study}: {found.sections[0]['title']}"
     assert title in found.printed
     return table_of(found.text, title)
-
-
-def test_a_study_is_measured_exactly(tmp_path, run_report):
-    """Its AUROC is within problems."""
-    path, problems = random_run(tmp_path / "run", 0, ragged=True)
-    (path / "scores" / "mine@1.jsonl").rename(path / "scores" / "layers-.9L.cal@32-1.jsonl")
-    (row,) = study_of(run_report(path, "--study", "layers"), "layers")
-    pairs = [pairs_in_order(rows) for rows in problems.values()]
-    assert row["N=4"] == percent(mean_over_subsets(problems, CREDITS["mine"], 4))
-    assert row["AUROC"] == f"{np.mean([np.mean(own) for own in pairs if own]):.3f}"
 
 
 def test_a_study_has_its_rows_by_their_numbers_and_calibration_sets(tmp_path, run_report):
@@ -432,9 +400,7 @@ def test_a_study_has_its_rows_by_their_numbers_and_calibration_sets(tmp_path, ru
         add_scores(path, f"fraction-{row}.cal@32-1")
     found = run_report(path, "--study", "layers", "--study", "fraction")
     rows = study_of(found, "layers")
-    assert [*rows[0]] == [
-        "method", "calibrated on", "cut %", "N=1", "N=2", "N=4", "N=8", "N=12", "N=16", "AUROC", "over",
-        "problems"]  # fmt: skip
+    assert [column for column in rows[0] if "=" in column] == [f"N={n}" for n in (1, 2, 4, 8, 12, 16)]
     names = itertools.product(("new", ".15L", ".9L", "L-1"), ("cal", "other.set"))
     assert [(row["method"], row["calibrated on"]) for row in rows] == [*names]
     assert " ± " in rows[0]["N=4"] and (rows[0]["over"], rows[0]["problems"]) == ("2 seeds", "12")
@@ -488,8 +454,7 @@ def test_a_study_without_scores_is_said_and_one_that_learned_from_all_problems_i
     assert "of --study mixed learned from all its problems" in refusal(runs[1], "--study", "mixed")
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Tables
+# ---- Tables
 
 
 def make_paper_run(path, calibration, seed, kind="code"):
@@ -522,12 +487,6 @@ def test_the_screen_is_the_summary_which_begins_the_report(paper_runs, run_repor
         "logistic regression", "LoRA verifier", "SCaTR", "SCaTR+", "oracle", "cut %",
     ]  # fmt: skip
     assert ours["SCaTR"] == percent(found.rows["SCaTR"]["accuracy"])
-
-
-def test_many_pairs_of_sets_are_several_tables_of_at_most_110_columns(paper_runs, tmp_path, run_report):
-    others = [make_paper_run(tmp_path / f"set_{i}", "cal", i, "math") for i in range(3)]
-    printed = run_report(*paper_runs, *others).printed
-    assert printed.count("picked by") == 2 and max(map(len, printed.splitlines()[:-1])) <= 110
 
 
 def test_models_and_calibration_sets_have_a_column_each_and_reward_models_a_row(tmp_path, run_report):
@@ -648,26 +607,6 @@ def test_the_row_of_answers_says_in_sample_where_the_scorer_that_chose_them_is(
     assert shown["in_sample"] == is_in_sample, "also where no row of the scorer is shown"
 
 
-def test_a_rule_that_is_the_best_of_both_is_called_so_in_one_breath():
-    row = blank_row("gap/avg", best_of=[report.PAPERS_BEST, report.BEST_OF_ALL])
-    name = "best of the paper's 20 rules and best of all 28 rules: gap/avg"
-    assert report.columns_of(row)["method"] == name
-    assert report.columns_of(replace(row, best_of=[]))["method"] == "gap/avg"
-
-
-@pytest.mark.parametrize("word", [
-    *common.STATISTICS, *common.AGGREGATIONS, "over", "right/problems", "cut %", "AUROC",
-    "not judged", "closed %",
-])  # fmt: skip
-def test_each_name_and_column_is_explained_once(word):
-    assert report.LEGEND.count(f"`{word}`") == 1
-
-
-def test_numbers_as_people_write_them():
-    assert [report.as_percent(x, sign="+") for x in (-0.0001, -0.023, 0.1)] == ["+0.0", "-2.3", "+10.0"]
-    assert [report.three_digits(n) for n in (0.123456, 7, 14_848, None)] == ["0.123", "7", "14,848", None]
-
-
 def test_p_is_compared_with_the_share_that_is_right_in_tenths(tmp_path, run_report):
     """Of all seeds together, by brute force; a confidence rule and scores without p have no such row."""
     run = make_run(tmp_path / "run", problems=20)
@@ -693,8 +632,7 @@ def test_p_is_compared_with_the_share_that_is_right_in_tenths(tmp_path, run_repo
     assert row["picked: p → right, %"] == f"{100 * np.mean(picked):.0f} → {100 * right:.0f}"
 
 
-# ------------------------------------------------------------------------------------------------------------
-# The paper's tables
+# ---- The paper's tables
 
 
 def papers_table(text, number):
@@ -747,19 +685,15 @@ def test_demo_results_are_left_out_of_a_page_of_the_papers_sets(paper_runs, run_
 
 def test_a_cell_shows_the_rows_that_its_column_names():
     """Each row has an accuracy of its own. One table asks for another calibration set than the pair's."""
-    meta = {"n_layers": 28, "width": 2048}
-    results = report.Results({name: name for name in report.PAPERS_SETS}, [{"metas": [meta]}])
+    results = report.Results({name: name for name in report.PAPERS_SETS})
     accuracies = {}
     for calibration, method in (
         ("kodcode", "LoRA verifier"), ("math500", "LoRA verifier"), ("math500+kodcode", "mixed-mixed"),
         ("humaneval", "halves-same"), ("kodcode", "halves-other"), ("kodcode", "layers-.3L"),
-        *(("kodcode", f"designs-{name}") for name in ("ensemble", "best-layer", "scatr", "transformer-final",
-                                                      "transformer-last10", "transformer-special")),
     ):  # fmt: skip
         accuracy = accuracies[calibration, method] = (len(accuracies) + 1) / 20
-        cost = dict.fromkeys(report.COSTS) | {"parameters": 1000 * accuracy}
         curve = {"4": accuracy / 2, "8": accuracy}
-        row = blank_row(method, accuracy=accuracy, curve=curve, curve_std=[0.01, 0.02], cost=cost)
+        row = blank_row(method, accuracy=accuracy, curve=curve, curve_std=[0.01, 0.02])
         results.rows["humaneval", method, calibration] = row
 
     def cells(table, pair):
@@ -775,10 +709,6 @@ def test_a_cell_shows_the_rows_that_its_column_names():
     assert [*cells("halves", pair).values()] == halves
     assert cells("layers 4", pair)[".3L"] == f"{percent(accuracies['kodcode', 'layers-.3L'] / 2)} ± 1.0"
     assert cells("layers 8", pair)[".3L"] == f"{shown['kodcode', 'layers-.3L']} ± 2.0"
-    assert set(cells("designs 12", pair).values()) == {"N < 12"}
-    assert cells("designs 16", pair)["Δ"] == "-15.0" and cells("lora", pair)["Size"] == "50"
-    assert cells("training", pair)["LoRA: TFLOPs, times SCaTR's"] == "missing"
-    assert [*cells("configs", ()).values()] == ["28", "2048"]
 
 
 @pytest.mark.parametrize("name", report.the_paper()["tables"])
@@ -790,8 +720,7 @@ def test_the_papers_rows_fit_the_columns_of_their_table(name):
     assert all(reason in report.the_paper()["reasons"] for reason in table.get("differs", ()))
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Figures
+# ---- Figures
 
 needs_matplotlib = pytest.mark.skipif(not importlib.util.find_spec("matplotlib"), reason="no matplotlib")
 
@@ -808,8 +737,7 @@ def test_the_figures_of_a_report(run, run_here):
     assert f"]({name}.png)" in page and f"]({name}.pdf)" in page
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Broken runs get one line
+# ---- Broken runs get one line
 
 
 @pytest.mark.parametrize("change", [
