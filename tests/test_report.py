@@ -400,7 +400,9 @@ def test_a_study_has_its_rows_by_their_numbers_and_calibration_sets(tmp_path, ru
         add_scores(path, f"fraction-{row}.cal@32-1")
     found = run_report(path, "--study", "layers", "--study", "fraction")
     rows = study_of(found, "layers")
-    assert [column for column in rows[0] if "=" in column] == [f"N={n}" for n in (1, 2, 4, 8, 12, 16)]
+    assert [*rows[0]] == [
+        "method", "calibrated on", "cut %", "N=1", "N=2", "N=4", "N=8", "N=12", "N=16", "AUROC", "over",
+        "problems"]  # fmt: skip
     names = itertools.product(("new", ".15L", ".9L", "L-1"), ("cal", "other.set"))
     assert [(row["method"], row["calibrated on"]) for row in rows] == [*names]
     assert " ± " in rows[0]["N=4"] and (rows[0]["over"], rows[0]["problems"]) == ("2 seeds", "12")
@@ -685,15 +687,19 @@ def test_demo_results_are_left_out_of_a_page_of_the_papers_sets(paper_runs, run_
 
 def test_a_cell_shows_the_rows_that_its_column_names():
     """Each row has an accuracy of its own. One table asks for another calibration set than the pair's."""
-    results = report.Results({name: name for name in report.PAPERS_SETS})
+    meta = {"n_layers": 28, "width": 2048}
+    results = report.Results({name: name for name in report.PAPERS_SETS}, [{"metas": [meta]}])
     accuracies = {}
     for calibration, method in (
         ("kodcode", "LoRA verifier"), ("math500", "LoRA verifier"), ("math500+kodcode", "mixed-mixed"),
         ("humaneval", "halves-same"), ("kodcode", "halves-other"), ("kodcode", "layers-.3L"),
+        *(("kodcode", f"designs-{name}") for name in ("ensemble", "best-layer", "scatr", "transformer-final",
+                                                      "transformer-last10", "transformer-special")),
     ):  # fmt: skip
         accuracy = accuracies[calibration, method] = (len(accuracies) + 1) / 20
+        cost = dict.fromkeys(report.COSTS) | {"parameters": 1000 * accuracy}
         curve = {"4": accuracy / 2, "8": accuracy}
-        row = blank_row(method, accuracy=accuracy, curve=curve, curve_std=[0.01, 0.02])
+        row = blank_row(method, accuracy=accuracy, curve=curve, curve_std=[0.01, 0.02], cost=cost)
         results.rows["humaneval", method, calibration] = row
 
     def cells(table, pair):
@@ -709,6 +715,10 @@ def test_a_cell_shows_the_rows_that_its_column_names():
     assert [*cells("halves", pair).values()] == halves
     assert cells("layers 4", pair)[".3L"] == f"{percent(accuracies['kodcode', 'layers-.3L'] / 2)} ± 1.0"
     assert cells("layers 8", pair)[".3L"] == f"{shown['kodcode', 'layers-.3L']} ± 2.0"
+    assert set(cells("designs 12", pair).values()) == {"N < 12"}
+    assert cells("designs 16", pair)["Δ"] == "-15.0" and cells("lora", pair)["Size"] == "50"
+    assert cells("training", pair)["LoRA: TFLOPs, times SCaTR's"] == "missing"
+    assert [*cells("configs", ()).values()] == ["28", "2048"]
 
 
 @pytest.mark.parametrize("name", report.the_paper()["tables"])

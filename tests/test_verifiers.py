@@ -288,10 +288,13 @@ def test_scoring_resumes_where_it_was_killed(tmp_path, watch_writes, monkeypatch
     watch_writes()
     assert "16 rows for a run of 40" in refusal(run)
     judged.clear()
+    edit_jsonl(run / "scores" / "it.jsonl", lambda row: row | {"ms": 40_000})
     score()
     assert len(judged) == 24
     scores = [score for score, _ in scores_of(run, "it")]
     assert scores == pytest.approx([sum(encode(row, row["response"])) / 1000 for row in common.read_rollouts(run)])
+    cost = common.read_json(run / "scores" / "it.cost.json")
+    assert cost["ms_per_rollout"] == pytest.approx(16_000, rel=0.01), "the mean over all: 16 of 40"
     score()
     assert len(judged) == 24, "nothing was left to do"
     edit_jsonl(run / "rollouts.jsonl", lambda row: row | {"response": "another"})
