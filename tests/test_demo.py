@@ -80,20 +80,3 @@ def test_prompts_are_those_of_training(tokenizer):
         messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": prompt}]
         assert tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False) == texts[0]
         assert tokenizer.decode(tokenizer("".join(texts))["input_ids"]) == "".join(texts)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_rollouts_end_and_some_are_right(family, model, tokenizer):
-    """An answer counts as right if its box matches or its code is the reference's: a lower bound."""
-    some = rows(family)[:40]
-    prompts = [make_demo.texts_of(row["prompt"], "", None)[0] for row in some]
-    batch = tokenizer(prompts, padding=True, return_tensors="pt")
-    made = model.float().generate(**batch, do_sample=False, max_new_tokens=128)
-    texts = tokenizer.batch_decode(made[:, batch["input_ids"].shape[1] :])
-    assert all("<|im_end|>" in text for text in texts)
-    answers = [text.split("<|im_end|>")[0] for text in texts]
-    right = 0
-    for answer, row in zip(answers, some):
-        end = f"\\boxed{{{row['answer']}}}" if "answer" in row else f"{row['solution']}\n```"
-        right += answer.endswith(f"\n{end}")
-    assert 6 <= right <= 34, right  # about half of the greedy answers follow a misconception

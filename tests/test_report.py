@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import itertools
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,6 +24,7 @@ from conftest import (
 import common
 
 report = importlib.import_module("05_baselines")
+refusal = partial(refusal_of, "05_baselines.py")
 
 
 @pytest.fixture
@@ -45,10 +47,6 @@ def run_report(tmp_path, capsys):
         )  # fmt: skip
 
     return run_command
-
-
-def refusal(*words):
-    return refusal_of("05_baselines.py", *words)
 
 
 def rows_of(path):
@@ -156,7 +154,12 @@ def test_a_rollout_without_tokens_ranks_below_all_others(run, rule):
 
 
 def test_each_rule_has_a_cell_and_the_best_of_20_and_of_28_are_in_the_summary(run, run_report):
-    edit_jsonl(run / "rollouts.jsonl", with_better_likelihood(run))
+    labels = {(row["id"], row["sample"]): row["label"] for row in common.read_labels(run)}
+
+    def with_better_likelihood(row):  # which is none of the paper's statistics
+        return row | {"conf": row["conf"] | {"likelihood/avg": labels[row["id"], row["sample"]]}}
+
+    edit_jsonl(run / "rollouts.jsonl", with_better_likelihood)
     found = run_report(run)
     rows = table_of(found.text, "Confidence rules: the paper's five statistics, and two more")
     accuracies = {}
@@ -169,12 +172,6 @@ def test_each_rule_has_a_cell_and_the_best_of_20_and_of_28_are_in_the_summary(ru
     shown = summary_of(found)[0]
     assert shown["best of the paper's 20 rules"] == percent(max(papers))
     assert shown["best of all 28 rules"] == percent(max(accuracies.values())) != percent(max(papers))
-
-
-def with_better_likelihood(run):
-    """The edit of a row of rollouts.jsonl after which one rule, which is none of the paper's, knows labels."""
-    labels = {(row["id"], row["sample"]): row["label"] for row in common.read_labels(run)}
-    return lambda row: row | {"conf": row["conf"] | {"likelihood/avg": labels[row["id"], row["sample"]]}}
 
 
 # ---- Which rows there are, what they vary over, what is left out
@@ -270,30 +267,19 @@ def test_a_problem_whose_pick_has_no_label_is_left_out_of_the_row_and_counted(tm
 
 
 def test_a_problem_without_any_label_is_left_out_of_all_rows(tmp_path, run_report):
-    """Two repetitions and a greedy run beside them, whose own problem without a label only its row leaves out.
-    In each, one answer of p2 and all of another problem have no label."""
-    unjudged = {"32": "p1", "42": "p3", "greedy": "p5"}
+    """Of two repetitions, in each another one; that of the greedy run beside them only of its own row."""
     right = []
-    for i, (name, bad) in enumerate(unjudged.items()):
+    for i, (name, bad) in enumerate({"32": "p1", "42": "p3", "greedy": "p5"}.items()):
         path = make_run(tmp_path / name, problems=8, n=1 if name == "greedy" else 3, seed=i)
-        labels = common.read_labels(path)
-        for row in labels:
-            if row["id"] == bad or name != "greedy" and (row["id"], row["sample"]) == ("p2", i):
-                row["label"] = None
+        labels = [row | {"label": None} if row["id"] == bad else row for row in common.read_labels(path)]
         common.write_jsonl(path / "labels.jsonl", labels)
-        add_scores(path, "mine", seed=i)
-        problems = {}
-        for row in labels:
-            if row["id"] not in ("p1", "p3") and row["label"] is not None:
-                problems.setdefault(row["id"], []).append(row["label"])
-        right.append(np.mean([np.mean(labels) for labels in problems.values()]))
+        right.append(np.mean([row["label"] for row in labels if row["id"] not in ("p1", "p3", bad)]))
     found = run_report(tmp_path / "32", tmp_path / "42")
     random, greedy = found.rows["random"], found.rows["greedy"]
     assert random["problems"] == found.rows["oracle"]["problems"] == greedy["problems"] + 1 == 6
     expected = [np.mean(right[:2]), np.std(right[:2], ddof=1)]
     assert [random["accuracy"], random["std"]] == pytest.approx(expected)
     assert [greedy["accuracy"], greedy["std"]] == [pytest.approx(right[2]), None]
-    assert "2 answers have no label: a row leaves out where it picks one" in found.printed
     assert "2 problems left out of all rows: no answer could be judged" in found.printed
 
 
@@ -323,12 +309,15 @@ def test_labels_by_hand_with_a_label_alone_are_enough(run, tmp_path, run_here, r
 
 
 def test_the_share_of_cut_rollouts_is_in_the_summary_and_in_every_table(run, run_report):
+    """And how many answers have no label is said."""
+    edit_jsonl(run / "labels.jsonl", lambda row: row | ({"label": None} if row["sample"] == 3 else {}))
     add_scores(run, "scatr.a@1", cost={"parameters": 5}, p=True)
     edit_jsonl(run / "rollouts.jsonl", lambda row: row | {"finish": "length" if row["id"] < "p2" else "stop"})
     found = run_report(run)
     assert summary_of(found)[0]["cut %"] == percent(4 / 12)  # p0, p1, p10 and p11
     tables = found.text.split("\n### ")[1:]
     assert len(tables) == 5 and all("| cut % |" in " ".join(table.split()) for table in tables)
+    assert "12 answers have no label: a row leaves out where it picks one" in found.printed
 
 
 # ---- Comparison
@@ -491,25 +480,6 @@ def test_the_screen_is_the_summary_which_begins_the_report(paper_runs, run_repor
     assert ours["SCaTR"] == percent(found.rows["SCaTR"]["accuracy"])
 
 
-def test_models_and_calibration_sets_have_a_column_each_and_reward_models_a_row(tmp_path, run_report):
-    paths = []
-    for seed, model in enumerate(("small", "gpt-oss-20b")):
-        paths.append(make_run(tmp_path / model, problems=20, seed=seed, model=model, dataset="math500"))
-        for i, name in enumerate(("scatr.aime25@1", "scatr.aime25@2", "lora.aime25@1", "lora.code@1")):
-            add_scores(paths[-1], name, seed=i)
-    add_scores(paths[1], "prm.big", 6)
-    found = run_report(*paths)
-    rows = {(row["method"], row["calibration"]): row for row in found.sections[1]["rows"]}
-    scatr, transfer = rows["SCaTR", "aime25"], rows["LoRA verifier", "code"]
-    columns = summary_of(found)
-    titles = [f"{model}: {cal} → math500" for model in ("small", "gpt-oss-20b") for cal in ("aime25", "code")]
-    assert [column["picked by"] for column in columns] == titles
-    assert columns[2]["SCaTR"] == f"{percent(scatr['accuracy'])} ± {percent(scatr['std'])}"
-    assert columns[2]["PRM (big)"] == percent(rows["PRM (big)", ""]["accuracy"])
-    assert columns[3]["LoRA verifier"] == percent(transfer["accuracy"])
-    assert columns[0]["PRM (big)"] == columns[3]["SCaTR"] == ""
-
-
 def test_what_is_routed_and_what_04_chose_stand_under_the_sets_that_they_were_made_of(run, run_report):
     for seed, name in enumerate(("scatr.a@32-1", "scatr.b@32-1", "scatr.c@32-1")):
         add_scores(run, name, seed)
@@ -593,20 +563,6 @@ def test_the_same_problems_under_another_name_and_other_ids_are_in_sample(
     columns = summary_of(run_report(runs[1]))[0]
     for row in ("SCaTR", "SCaTR, weighted vote", "answers.jsonl, 04's choice"):
         assert columns[row].endswith(" in sample")
-
-
-@pytest.mark.parametrize("scorer, is_in_sample", [("scatr.a", True), ("scatr.b", False)])
-def test_the_row_of_answers_says_in_sample_where_the_scorer_that_chose_them_is(
-    run, run_report, scorer, is_in_sample
-):
-    add_scores(run, "scatr.a@32-1")
-    add_scores(run, "scatr.a@32-2", cost={"learned": ["p1"]})
-    add_scores(run, "scatr.b@32-1")
-    picks = [{"id": f"p{i}", "sample": 0, "scorer": scorer} for i in range(12)]
-    common.write_jsonl(run / "answers.jsonl", picks)
-    assert rows_of(run)["answers.jsonl, 04's choice"].in_sample == is_in_sample
-    shown = run_report(run, "--only", "nothing").rows["answers.jsonl, 04's choice"]
-    assert shown["in_sample"] == is_in_sample, "also where no row of the scorer is shown"
 
 
 def test_p_is_compared_with_the_share_that_is_right_in_tenths(tmp_path, run_report):

@@ -4,6 +4,7 @@ import importlib
 import math
 import os
 import shutil
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -27,6 +28,8 @@ from torch.utils.flop_counter import FlopCounterMode
 import common
 
 verifiers = importlib.import_module("05_baselines")
+run_05 = partial(call_main, "05_baselines.py")
+refusal = partial(refusal_of, "05_baselines.py")
 
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 SIZE = {"vocab_size": 262, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
@@ -64,14 +67,6 @@ def scores_of(run, name):
     rows = common.align(rows, common.keys_of(common.read_rollouts(run)), name)
     assert all(row["weight"] == pytest.approx(1 / (1 + math.exp(-row["score"])), abs=1e-6) for row in rows)
     return [(row["score"], row["weight"]) for row in rows]
-
-
-def run_05(*words):
-    call_main("05_baselines.py", *words)
-
-
-def refusal(*words):
-    return refusal_of("05_baselines.py", *words)
 
 
 def prompts_of(run):
