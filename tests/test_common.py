@@ -74,7 +74,6 @@ def test_a_missing_package_is_one_line_that_says_what_to_do(package, use):
 
 @pytest.fixture
 def rows(tmp_path):
-    """A file with one row, alone in its folder."""
     common.write_jsonl(tmp_path / "rows.jsonl", [{"old": 1}])
     return tmp_path / "rows.jsonl"
 

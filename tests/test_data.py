@@ -63,7 +63,6 @@ ROWS = {  # what makes the rows of a data set, and how many there are
 
 
 def page_of(name, offset):
-    """A page as the Hub's server gives it."""
     make_row, total = ROWS[name]
     numbers = range(offset, min(offset + 100, total))
     rows = [{"row_idx": n, "row": make_row(n), "truncated_cells": []} for n in numbers]
@@ -123,7 +122,6 @@ def test_a_set_by_its_name(name, size, first_id, hub):
 
 
 def test_pages_are_downloaded_once_and_then_work_offline(hub, tmp_path):
-    """In a new process."""
     problems = common.load_problems("aime24")
     offline = os.environ | {"HF_HUB_OFFLINE": "1", "HF_ASSETS_CACHE": str(tmp_path / "assets")}
     program = "import common, json; common.entry(lambda: print(json.dumps(common.load_problems('{}'))), '')"
@@ -275,16 +273,6 @@ def test_the_kind_of_problems_that_do_not_say_one(kind, rows, kinds, says, tmp_p
     assert [problem["kind"] for problem in problems] == kinds.split()
     said = capsys.readouterr().err
     assert says in said and said.count("\n") == bool(says)
-
-
-def test_a_problem_whose_answer_is_corrected_or_taken_out_is_asked_as_before(tmp_path):
-    asked = []
-    for answer in (1, 2, None):
-        rows = [{"prompt": "x", "answer": answer}, {"prompt": "y", "answer": 0}]
-        common.write_jsonl(tmp_path / "p.jsonl", rows)
-        problem = common.load_problems(tmp_path / "p.jsonl")[0]
-        asked.append({name: problem[name] for name in ("id", "kind", "prompt")})
-    assert asked[0] == asked[1] == asked[2]
 
 
 def test_of_answer_and_tests_the_tests_decide_unless_the_kind_says_otherwise(tmp_path):

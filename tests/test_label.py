@@ -39,7 +39,6 @@ def write_run(path, problems, responses, **fields):
 
 
 def labels_of(run, *fields):
-    """The named fields of each row of labels.jsonl."""
     return [tuple(row[name] for name in fields) for row in common.read_jsonl(run / "labels.jsonl")]
 
 
@@ -295,7 +294,6 @@ def test_a_single_function_may_have_another_name():
     "print(sum(map(int, input().split())))", "[print(line) for line in open(0)]",
     "for line in open(0): print(line)", "import sys; print(sys.stdin.read())"])  # fmt: skip
 def test_a_program_without_a_function(program):
-    """Without a fence, too."""
     for form in ("{}", "<think>hm</think>\n{}<|im_end|>", "```python\n{}\n```\nThen\n```\na\n```\n"):
         assert judge.extract_code(form.format(program), ECHO).strip() == program
 

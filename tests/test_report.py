@@ -374,7 +374,6 @@ def test_problems_of_a_family_are_drawn_together(tmp_path):
 
 
 def study_of(found, study):
-    """The rows of a study's table."""
     title = f"Study of {study}: {found.sections[0]['title']}"
     assert title in found.printed
     return table_of(found.text, title)
@@ -693,7 +692,6 @@ needs_matplotlib = pytest.mark.skipif(not importlib.util.find_spec("matplotlib")
 
 @needs_matplotlib
 def test_the_figures_of_a_report(run, run_here):
-    """As files that the page shows."""
     add_scores(run, "scatr.cal@1")
     run_here("05_baselines.py", run, "--out", run, "--plots")
     name = "accuracy.tiny.cal-to-made_up"

@@ -32,7 +32,6 @@ def selected(run):
 
 
 def samples(run, strategy):
-    """The sample that is picked for each problem."""
     return [row["sample"] for row in selected(run).values() if row["strategy"] == strategy]
 
 

@@ -22,7 +22,6 @@ MLP = {"number": 0, "hidden": [16, 8], "lr": 1e-3, "dropout": 0.0, "input_dropou
 
 
 def make_quick(patch):
-    """Small layers, fast learning and few epochs."""
     for space in (trainer.FOR_FEW, trainer.FOR_SOME, trainer.FOR_MANY):
         patch.setitem(space, "hidden", [[24, 12], [32, 16, 8]])
         patch.setitem(space, "lr", [3e-3, 1e-2])
