@@ -177,15 +177,6 @@ def test_each_rule_has_a_cell_and_the_best_of_20_and_of_28_are_in_the_summary(ru
 # ---- Which rows there are, what they vary over, what is left out
 
 
-def test_the_answers_that_04_chose_are_a_row_where_every_problem_has_one(run):
-    chosen = [row for row in common.read_labels(run) if row["sample"] == int(row["id"][1:]) % 4]
-    common.write_jsonl(run / "answers.jsonl", chosen)
-    row = rows_of(run)["answers.jsonl, 04's choice"]
-    assert row.correct == sum(label["label"] for label in chosen) and [*row.curve] == ["4"]
-    common.write_jsonl(run / "answers.jsonl", chosen[1:])
-    assert "answers.jsonl, 04's choice" not in rows_of(run)
-
-
 def test_the_rule_that_was_best_on_the_calibration_problems_is_a_row(run, tmp_path, run_here, run_report):
     """By way of a scorer and 04; the mean over calibration runs, also where two of them have the same rule."""
     best = {32: "entropy/tail", 42: "gap/avg", 52: "gap/avg"}
@@ -306,6 +297,9 @@ def test_labels_by_hand_with_a_label_alone_are_enough(run, tmp_path, run_here, r
     assert f"{right} of 12 judged answers are right" in said
     rows = run_report(run).rows
     assert rows["answers.jsonl, 04's choice"]["correct"] == right and "majority vote" not in rows
+    assert [*rows["answers.jsonl, 04's choice"]["curve"]] == ["4"]
+    common.write_jsonl(run / "answers.jsonl", common.read_jsonl(run / "answers.jsonl")[1:])
+    assert "answers.jsonl, 04's choice" not in run_report(run).rows, "where a problem has none"
 
 
 def test_the_share_of_cut_rollouts_is_in_the_summary_and_in_every_table(run, run_report):
@@ -620,24 +614,17 @@ def test_the_papers_tables_have_its_numbers_beside_ours(paper_runs, run_report, 
     assert "was made by another version" in refusal("paper", found.folder / "results.json")
 
 
-def test_demo_results_are_left_out_of_a_page_of_the_papers_sets(paper_runs, run_report, run_here, tmp_path):
-    """Alone they have a page, whose title says it. A set that is only learned from has a row, too."""
+def test_results_of_other_problems_are_left_out_of_a_page_of_the_papers_sets(
+    paper_runs, run_report, run_here, tmp_path
+):
     report_of_paper = run_report(*paper_runs).folder / "results.json"
-    demo = make_paper_run(tmp_path / "code_a", "both_c", 3)
-    common.write_json(demo / "meta.json", common.read_json(demo / "meta.json") | {"model": "demo/model"})
-    add_scores(demo, "scatr.both_c@32-1", cost={"examples": 77})
-    run_here("05_baselines.py", demo, "--out", demo, "--sets", "code_a", *"defg", "both_c")
+    demo = make_paper_run(tmp_path / "code_a", "code_b", 3)
+    run_here("05_baselines.py", demo, "--out", demo, "--sets", "code_a", *"defgh")
     said = run_here("05_baselines.py", "paper", report_of_paper, demo / "results.json", "--out", tmp_path)
     warning = f"warning: {demo / 'results.json'} is left out, as it is of other problems than the paper's"
     assert warning in said.stderr.splitlines()
-    assert (tmp_path / "paper.md").read_text().startswith("# The paper's tables\n")
-    assert "code_a" not in (tmp_path / "paper.md").read_text().split("This page was made by")[0]
-    run_here("05_baselines.py", "paper", demo / "results.json")
-    text = (demo / "paper.md").read_text()
-    assert text.startswith("# The paper's tables, on other problems than the paper's\n")
-    rows = {row["data set"]: row for row in table_of(text, text.split("demo/model: ")[1].split("\n\n")[0])}
-    assert (rows["code_a"]["problems"], rows["both_c"]["problems"]) == ("10", "")
-    assert rows["both_c"]["SCaTR learns from (rollouts)"] == "77"
+    text = (tmp_path / "paper.md").read_text()
+    assert text.startswith("# The paper's tables\n") and "code_a" not in text.split("This page was made by")[0]
 
 
 def test_a_cell_shows_the_rows_that_its_column_names():

@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 import venv
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -55,12 +54,9 @@ VERDICTS = [
     (SQUARE, {"inputs": ["1"], "outputs": []}, "error: tests must be text or"),
     (SQUARE, ["x = 9\n" + AT_9, "assert 'x' not in globals() and f(2) == 4"], "passed"),
     (SQUARE, [AT_9, "assert f(2) == 5", AT_9], "failed: assert f(2) == 5"),
-    ("def f(x): return x\n", [AT_9, "x ="], "error: the tests or the prelude do not parse"),
-    (SQUARE, [], "error: tests must be text or"),
     (SQUARE, stdio(("1", "1")) | {"fn_name": "f"}, "error: beside inputs and outputs nothing is known, not fn_"),
     (SQUARE, AT_9 + "import sys\nsys.exit(0)\n", "error: the tests end the process"),
     ("def f(x): return 0\n", "import sys\nassert f\nif f(3) != 9: sys.exit(1)\n", "failed: SystemExit: 1"),
-    ("class A: pass\n", "from solution import A\nclass B(A): pass\nassert B()\n", "passed"),
     ("MEMO = {}\n" + SQUARE, "MEMO = [1]\n" + AT_9, "passed"),
     ("def f(x): return bytearray(1 << 40)\n", CHECK, "memory"),
     ("import os\ndef f(x): os.abort()\n", CHECK, "killed: signal"),
@@ -267,12 +263,6 @@ def test_results_come_as_they_finish_from_an_endless_iterator(pool):
             break
     assert seen.count("quick") >= 5
     assert judge(pool, SQUARE).reason == "passed"                # the pool outlives a caller that stops early
-
-
-def test_a_pool_may_be_used_from_several_threads(pool):
-    jobs = [sandbox_job(SQUARE, f"assert f({i}) == {i * i}\n") for i in range(40)]
-    with ThreadPoolExecutor(4) as threads:
-        assert [result.reason for result in threads.map(pool.judge, jobs)] == ["passed"] * 40
 
 
 def test_command_line(tmp_path):
