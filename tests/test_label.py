@@ -104,12 +104,6 @@ def test_text_is_the_answer_line_or_the_end_of_a_statement(response, answer, rig
     assert judge.verdict(CITY, found)[0] is right and answer in (found, None)
 
 
-def test_answers_in_words_that_say_the_same_vote_together():
-    said = ["Paris", "The answer: the capital is Paris.", "It is Paris.", "It is Rome"]
-    _, group = judge.readers_of(CITY)
-    assert group([judge.words_of(text) for text in said]) == [0, 0, 0, 1]
-
-
 @pytest.mark.parametrize("kind, wrong, right", [
     ("text", "The town, I hear, is Rome.", "Paris"), ("math", "5", "0.5"), ("code", "```py\nx = 1\n```", PLUS)])
 def test_a_kind_of_which_nothing_is_right_is_named(kind, wrong, right, tmp_path, run_here):
