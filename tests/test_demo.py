@@ -1,6 +1,5 @@
-"""The demo's problems and its model: made again to the byte, held out by meaning, small, often right."""
+"""The demo's problems, tokenizer and prompts: made again to the byte, held out by meaning."""
 
-import json
 import random
 import re
 import subprocess
@@ -9,21 +8,13 @@ from pathlib import Path
 
 import pytest
 from conftest import last_json
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoTokenizer
 
+import common
 from demo import make_demo
 
 DEMO = Path(make_demo.__file__).parent
 FAMILIES = list(make_demo.FAMILIES)
-
-
-def rows(family):
-    return [json.loads(line) for line in (DEMO / f"{family}.jsonl").read_text(encoding="utf-8").splitlines()]
-
-
-@pytest.fixture(scope="module")
-def model():
-    return AutoModelForCausalLM.from_pretrained(DEMO / "model")
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +39,7 @@ def test_problems_are_held_out_by_meaning(family):
     problems = [make_demo.draw(family, rng, make_demo.TRAINING) for _ in range(4000)]
     trained = {make_demo.meaning(problem["parameter"], problem["lines"]) for problem in problems}
     held_out = []
-    for row in rows(family):
+    for row in common.read_jsonl(DEMO / f"{family}.jsonl"):
         code = re.fullmatch(r"(?s)(?:def \w+\((\w+)\):\n)?(.*)", row["solution"])
         lines = tuple(line.strip() for line in code[2].splitlines())
         held_out.append(make_demo.meaning(code[1] or "", lines))
@@ -60,15 +51,6 @@ def test_problems_are_held_out_by_meaning(family):
 def test_references_pass_and_stubs_fail(file, run_here):
     checked = last_json(run_here("02_label.py", DEMO / f"{file}.jsonl", "--self-check", "--json"))
     assert (checked["answers"] + checked["solutions"], checked["failures"]) == (200, 0), checked
-
-
-def test_the_model_is_small_and_of_a_standard_architecture(model, tokenizer):
-    assert (DEMO / "model" / "model.safetensors").stat().st_size <= 2_000_000
-    assert not list((DEMO / "model").glob("*.py")) and model.config.architectures == ["Qwen3ForCausalLM"]
-    assert str(model.dtype) == "torch.bfloat16" and model.config.vocab_size == len(tokenizer)
-    settings = model.generation_config
-    assert (settings.do_sample, settings.temperature) == (True, 1.0)
-    assert settings.eos_token_id == [tokenizer.eos_token_id, tokenizer.pad_token_id]
 
 
 def test_prompts_are_those_of_training(tokenizer):

@@ -77,7 +77,6 @@ TRIES = {  # what must be protected: expressions that are true if they got throu
         "write": "open(OUT['folder'] + '/new', 'w').write('x')",
         "remove": "os.unlink(OUT['folder'] + '/secret') is None",
         "link": "os.link(OUT['folder'] + '/secret', 'mine') or open('mine').read()",
-        "list": "os.listdir(OUT['folder'])",
         "root before": "os.listdir('/old')",
         "truncate": "os.truncate(OUT['folder'] + '/secret', 0) is None",
         "shell": "not os.system(f'echo x > {OUT[\"folder\"]}/new')",

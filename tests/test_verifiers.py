@@ -56,8 +56,8 @@ def tiny(tmp_path_factory):
     return save_model(tmp_path_factory.mktemp("models") / "tiny", model)
 
 
-def with_adapters(folder, **options):
-    model = common.load_model(str(folder), **options)[0]
+def with_adapters(folder):
+    model, _ = common.load_model(str(folder))
     return model, verifiers.add_adapters(model, seed=1)
 
 
@@ -134,15 +134,10 @@ def test_lora_score_is_the_odds_of_yes(trained, tiny):
         assert score == pytest.approx(float(yes - no), abs=1e-3)
 
 
-@pytest.fixture
-def copied(trained, tmp_path):
-    return [shutil.copytree(run, tmp_path / run.parent.name / "32") for run in (trained.cal, trained.test)]
-
-
-def test_lora_is_not_done_twice_and_other_settings_train_anew(copied, watch_writes):
+def test_lora_is_not_done_twice_and_other_settings_train_anew(trained, tmp_path, watch_writes):
     """Nor where files only have other times; where the scores are missing, the adapters are kept. A seed gives
     the same ones."""
-    cal, test = copied
+    cal, test = (shutil.copytree(run, tmp_path / run.parent.name / "32") for run in (trained.cal, trained.test))
     for file in (cal / "labels.jsonl", test / "rollouts.jsonl"):
         os.utime(file)
     written = watch_writes()
