@@ -505,25 +505,21 @@ def test_costs(tmp_path, run_report, run_here):
 def test_scores_of_04_and_its_answers_are_no_rows_where_their_scorer_or_rollouts_have_changed(
     run, tmp_path, run_here, run_report, change
 ):
-    scorer = first_dimension_scorer(tmp_path / "s.pt")
+    scorer = changed = first_dimension_scorer(tmp_path / "s.pt")
+    of_04 = {"s", "answers.jsonl, 04's choice"}
     run_here("04_select.py", run, "--scorer", scorer)
-    assert {"s", "answers.jsonl, 04's choice"} <= run_report(run).rows.keys()
+    assert of_04 <= run_report(run).rows.keys()
     if change == "moved scorer":
         scorer.rename(tmp_path / "moved.pt")
-        report.is_changed.cache_clear()
-        assert {"s", "answers.jsonl, 04's choice"} <= run_report(run).rows.keys()
-        return
-    if change == "another scorer":
-        changed = first_dimension_scorer(scorer, pos_weight=2.0)
+    elif change == "another scorer":
+        first_dimension_scorer(scorer, pos_weight=2.0)
     else:
         changed = run / "rollouts.jsonl"
         edit_jsonl(changed, lambda row: row | {"response": "sampled again"})
     report.is_changed.cache_clear()
     found = run_report(run)
-    assert not {"s", "answers.jsonl, 04's choice"} & found.rows.keys()
-    assert f"no row for s: {changed} has changed since" in found.printed
-    run_here("04_select.py", run, "--scorer", scorer)
-    assert {"s", "answers.jsonl, 04's choice"} <= run_report(run).rows.keys()
+    assert found.rows.keys() & of_04 == (of_04 if change == "moved scorer" else set())
+    assert (f"no row for s: {changed} has changed since" in found.printed) == (change != "moved scorer")
 
 
 @pytest.mark.parametrize("learned_from, evaluated_on, shared", [(12, 5, "5 of its 5"), (6, 12, "6 of its 12")])
