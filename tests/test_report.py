@@ -608,7 +608,8 @@ def test_results_of_other_problems_are_left_out_of_a_page_of_the_papers_sets(
     warning = f"warning: {demo / 'results.json'} is left out, as it is of other problems than the paper's"
     assert warning in said.stderr.splitlines()
     text = (tmp_path / "paper.md").read_text()
-    assert text.startswith("# The paper's tables\n") and "code_a" not in text.split("This page was made by")[0]
+    assert text.startswith("# The paper's tables\n")
+    assert "code_a" not in text.split("This page was made by")[0]
 
 
 def test_a_cell_shows_the_rows_that_its_column_names():

@@ -282,8 +282,8 @@ def test_command_line(tmp_path):
 def test_how_the_caller_was_started_does_not_matter(tmp_path):
     """Without asserts, in a folder with a module named as one of the library's: the same verdicts."""
     (tmp_path / "tempfile.py").write_text("raise SystemExit('not the library')")
-    program = ("import sys\ndel sys.path[0]\nsys.path.append(sys.argv[1])\nfrom sandbox_exec import run_tests\n"
-               "for code in ('def f(x): return 9', 'def f(x): return 8'):\n"
+    program = ("import sys\ndel sys.path[0]\nsys.path.append(sys.argv[1])\n"
+               "from sandbox_exec import run_tests\nfor code in ('def f(x): return 9', 'def f(x): return 8'):\n"
                "    print(run_tests(code, 'assert f(3) == 9').passed)\n")
     command = [sys.executable, "-O", "-c", program, Path(sandbox_exec.__file__).parent]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)

@@ -216,7 +216,6 @@ BOMBS = {
 }
 
 
-
 def test_a_caller_with_much_memory_limits_its_programs_all_the_same():
     """A process that was started by a large one seems to be as large itself, by its largest size so far."""
     held = ("import os, time\ndef f(x):\n    for _ in range(3):\n        if os.fork() == 0:\n"

@@ -169,7 +169,7 @@ def test_one_answer_a_problem_by_the_mean_of_seeds(run, tmp_path, select):
 @pytest.mark.parametrize("names, options, wanted, reason", [
     ("a@1 a@2 b@1", "", ("b", "weighted-vote"), "b, weighted-vote: 70.0 % of the validation problems right"),
     ("a@1 a@2 b@1", "--strategy best-of-n", ("a", "best-of-n"), "a (mean of 2 seeds), best-of-n: 60.0 %"),
-    ("plain a@1 a@2", "", ("a", "best-of-n"), "60.0 % of the validation problems right, the most of 4 choices"),
+    ("plain a@1 a@2", "", ("a", "best-of-n"), "60.0 % of the validation problems right, the most of 4"),
     ("plain", "--strategy weighted-vote", ("plain", "weighted-vote"), "the first given"),
     ("a@1 a@plain", "", ("a", "best-of-n"), "the first given"),
 ])  # fmt: skip

@@ -135,9 +135,10 @@ def test_lora_score_is_the_odds_of_yes(trained, tiny):
 
 
 def test_lora_is_not_done_twice_and_other_settings_train_anew(trained, tmp_path, watch_writes):
-    """Nor where files only have other times; where the scores are missing, the adapters are kept. A seed gives
-    the same ones."""
-    cal, test = (shutil.copytree(run, tmp_path / run.parent.name / "32") for run in (trained.cal, trained.test))
+    """Nor where files only have other times; where the scores are missing, the adapters are kept. A seed
+    gives the same ones."""
+    cal = shutil.copytree(trained.cal, tmp_path / "cal" / "32")
+    test = shutil.copytree(trained.test, tmp_path / "test" / "32")
     for file in (cal / "labels.jsonl", test / "rollouts.jsonl"):
         os.utime(file)
     written = watch_writes()
@@ -269,7 +270,8 @@ def test_scoring_resumes_where_it_was_killed(tmp_path, watch_writes, monkeypatch
     score()
     assert len(judged) == 24
     scores = [score for score, _ in scores_of(run, "it")]
-    assert scores == pytest.approx([sum(encode(row, row["response"])) / 1000 for row in common.read_rollouts(run)])
+    texts = [encode(row, row["response"]) for row in common.read_rollouts(run)]
+    assert scores == pytest.approx([sum(text) / 1000 for text in texts])
     cost = common.read_json(run / "scores" / "it.cost.json")
     assert cost["ms_per_rollout"] == pytest.approx(16_000, rel=0.01), "the mean over all: 16 of 40"
     score()
