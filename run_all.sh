@@ -202,7 +202,7 @@ case "${1:-}" in
     -h | --help) sed -n '2,24s/^# \{0,1\}//p' "$here/run_all.sh"; exit ;;
     --python) find_python; exit ;;
 esac
-paper=0 processes= # processes of step 1: a GPU each, unless something else is said
+paper=0 openthoughts= processes= # processes of step 1: a GPU each, unless something else is said
 if [ "${1:-}" = --paper ]; then
     paper=1
     shift
@@ -257,7 +257,7 @@ done <<<"$facts"
 twice=$(printf '%s\n' "${names[@]}" | sort | uniq -d | head -n 1)
 [ -z "$twice" ] || fail "two are named '$twice'; rename one (select on other problems than you calibrate on)"
 if [ $paper = 1 ]; then name_sets; fi
-learn_from=("${calibrate_on[@]}" ${openthoughts:-})
+learn_from=("${calibrate_on[@]}" $openthoughts)
 for ((i = 0; i < RUNS; i++)); do run_seeds+=($((32 + 10 * i))); done
 for_all_files plan
 

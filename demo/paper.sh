@@ -2,7 +2,7 @@
 # the studies, LoRA, reward models, routing, the paper's page. The names of functions and variables that are not
 # here are those of run_all.sh.
 
-lora_flags=()
+lora_flags=() paper_folder=
 choose_sets() { # NUMBER: of its arguments; without any the paper's experiment is the demo's, small
     sets=(humaneval kodcode math500 aime25 aime24 openthoughts)
     if [ "$1" -eq 0 ]; then # the demo's files in these places; two are made of the last of their problems
@@ -17,7 +17,7 @@ choose_sets() { # NUMBER: of its arguments; without any the paper's experiment i
     PRMS=${PRMS-Gen-Verse/ReasonFlux-PRM-1.5B Gen-Verse/ReasonFlux-PRM-7B}
 }
 
-name_sets() { # the last two are in no pair
+name_sets() { # the last two are in no pair: nothing calibrates on one and selects on the other
     read -r humaneval kodcode math500 aime25 aime24 openthoughts <<<"${names[*]}"
     pairs=("${names[@]:0:4}") calibrate_on=("${calibrate_on[@]:0:4}") select_on=("${select_on[@]:0:4}")
     greedy_files=("${greedy_files[@]:0:4}") greedy_runs=("${greedy_runs[@]:0:4}")
@@ -141,6 +141,7 @@ score_beyond_pairs() {
 }
 
 report_as_paper() {
+    local flags prm run seed
     # Hundreds of names of studies would stand in the command that the report quotes
     mapfile -t only < <(printf '%s\n' "${only[@]}" | sed -E 's/^([a-z]+)-.*@/\1-*@/' | sort -u)
     flags=(--study layers --study fraction --study designs --study mixed --study halves)

@@ -19,6 +19,7 @@ def main():
         sys.exit(0 if words in ([], ["-h"], ["--help"]) else 2)
     tests = Path(__file__).resolve().parent
     sys.path[:0] = [str(tests.parent), str(tests)]
+    sys.argv[0] = f"bench.py {words[0]}"  # argparse's name of the program
     importlib.import_module(f"bench_{words[0]}").main(words[1:])
 
 

@@ -36,7 +36,7 @@ CUDA = torch.cuda.is_available()
 
 def main(argv=None):
     form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog="bench.py generate", description=__doc__, formatter_class=form)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     add = parser.add_argument
     scale = "of the lengths: 1 is a median of 200 tokens (GPU: 4 times; default: %(default)s)"
     add("--scale", type=float, default=0.1 if CUDA else 0.5, help=scale)

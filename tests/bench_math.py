@@ -43,7 +43,7 @@ def make_answers(count, seed=0):
 
 def main(argv):
     raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog="bench.py math", description=__doc__, formatter_class=raw)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--answers", type=int, default=10_000)
     options = parser.parse_args(argv)
     judge = importlib.import_module("02_label")

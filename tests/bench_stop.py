@@ -60,7 +60,7 @@ def as_text(values):
 
 def main(argv=None):
     form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(prog="bench.py stop", description=__doc__, formatter_class=form)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("run", metavar="RUN", type=Path)
     parser.add_argument("--scorer", nargs="+", default=["scatr+*"], metavar="NAME", help="* is any letters")
     parser.add_argument("--stop", nargs="+", type=float, default=[generate.STOP], metavar="P")

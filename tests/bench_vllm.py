@@ -14,6 +14,7 @@ import json
 import os
 import tempfile
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 
 import psutil  # which vLLM brings along
@@ -54,8 +55,11 @@ def main(argv=None):
 def processor_seconds():
     """Of this process and all below it."""
     own = psutil.Process()
-    times = [process.cpu_times() for process in (own, *own.children(recursive=True))]
-    return sum(spent.user + spent.system for spent in times)
+    seconds = 0.0
+    for process in (own, *own.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):  # it has just ended
+            seconds += sum(process.cpu_times()[:2])
+    return seconds
 
 
 def of_ours(model, settings, jobs):

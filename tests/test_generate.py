@@ -622,3 +622,19 @@ def test_a_model_that_is_damaged_is_one_line(folder, tmp_path, file, content):
     if content:
         path.write_bytes(content)
     refused(tmp_path / "model", folder / "p.jsonl", "--device", "cpu", "--out", tmp_path)
+
+
+def test_a_model_that_cannot_be_captured_runs_without_graphs(family, monkeypatch, capsys):
+    """The error by which CUDA ends a capture hides the one that was the reason."""
+
+    def capture(engine, size):
+        try:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        finally:
+            raise RuntimeError("the capture was invalidated")
+
+    use_kernel(monkeypatch, attention_by_table)
+    monkeypatch.setattr(generate.Engine, "capture", capture)
+    assert texts_of(run_engine(family.model, jobs_of())) == texts_of(family.found)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("going on without CUDA graphs: ") and "not permitted" in line

@@ -473,6 +473,18 @@ def test_the_screen_is_the_summary_which_begins_the_report(paper_runs, run_repor
     assert ours["SCaTR"] == percent(found.rows["SCaTR"]["accuracy"])
 
 
+def test_what_is_routed_and_what_04_chose_stand_under_the_sets_that_they_were_made_of(run, run_report):
+    for seed, name in enumerate(("scatr.a@32-1", "scatr.b@32-1", "scatr.c@32-1")):
+        add_scores(run, name, seed)
+    add_scores(run, "routed.a+b@32+32-1", 3, {"domains_right": 0.5})
+    picks = [{"id": f"p{i}", "sample": 0, "scorer": "scatr.c"} for i in range(12)]
+    common.write_jsonl(run / "answers.jsonl", picks)
+    columns = summary_of(run_report(run))
+    assert [column["picked by"] for column in columns] == [f"{name} → made_up" for name in "abc"]
+    assert [column["SCaTR, routed by domain"] != "" for column in columns] == [True, True, False]
+    assert [column["answers.jsonl, 04's choice"] != "" for column in columns] == [False, False, True]
+
+
 COSTS = {  # scorer: parameters, seconds and FLOPs of the training, ms a rollout, device
     "scatr.cal@32-1": (5e6, 60, 3e12, 0.2, "H200"),
     "scatr.cal@42-1": (7e6, 180, 5e12, 0.3, "H200"),

@@ -295,6 +295,14 @@ def test_a_model_has_one_stamp_as_a_folder_by_its_id_and_in_the_cache(cached, tm
     assert names == ["tiny", "tiny", "model", "b-c"]
 
 
+def test_a_model_of_which_a_file_is_missing_has_no_stamp(tmp_path):
+    folder = shutil.copytree(MODEL, tmp_path / "model")
+    shutil.move(folder / "model.safetensors", folder / "model-00002-of-00002.safetensors")
+    assert common.model_stamp(str(folder)) is None
+    shutil.copy(folder / "model-00002-of-00002.safetensors", folder / "model-00001-of-00002.safetensors")
+    assert common.model_stamp(str(folder))
+
+
 def test_a_run_goes_on_with_the_same_weights_and_sampling_alone_wherever_the_model_lies(begun, whole, tmp_path):
     """Of the other model the beginning and the end of the weights are the same, as merged adapters may leave them."""
     moved, other = (shutil.copytree(MODEL, tmp_path / name / "model") for name in ("moved", "other"))

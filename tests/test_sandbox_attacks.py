@@ -286,6 +286,20 @@ def test_nothing_remains_whoever_is_killed(who, off, tmp_path):
     wait_until(lambda: not os.listdir(tmp_path))
 
 
+def test_scratch_folder_without_namespaces(tmp_path, monkeypatch):
+    """It may be replaced by a link: what that leads to stays."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    for name in ("kept", "tmp"):
+        (tmp_path / name).mkdir()
+        open_to_all(tmp_path / name)
+    (tmp_path / "kept" / "file").write_text("x")
+    link = ("import os\ndef f(x):\n    here = os.getcwd(); os.rename(here, here + '-moved')\n"
+            f"    os.symlink({str(tmp_path / 'kept')!r}, here)\n    return x * x\n")
+    with Pool(1, disable=LAYERS[1:], unsafe=True) as pool:
+        assert judge(pool, link).passed is not None
+    assert (tmp_path / "kept" / "file").read_text() == "x"
+
+
 def running(pid):
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

@@ -596,3 +596,13 @@ def test_a_scorer_is_done_under_another_name_and_when_the_run_gets_more_vectors(
     _, said = study("fraction", runs=[run])
     assert "1 scorer(s) finished before" in said and "3 scorer(s) to train" in said
     assert "4 scorer(s) to train" in study("fraction", "--seed", 32, 42, runs=[run])[1]
+
+
+def test_a_killed_study_resumes_with_the_scorers_that_are_missing(study, watch_writes):
+    run = study.runs[0]
+    watch_writes("*.pt", stop_at=2)
+    with pytest.raises(KeyboardInterrupt):
+        study("fraction", runs=[run])
+    finished = watch_writes("*.pt")
+    made, _ = study("fraction", runs=[run])
+    assert len(finished) == 2 and len(made) == 4

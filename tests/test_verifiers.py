@@ -18,6 +18,7 @@ from conftest import (
     edit_jsonl,
     first_dimension_scorer,
     make_run,
+    random_model,
     read_vectors,
     refusal_of,
 )
@@ -399,3 +400,20 @@ def test_each_problem_goes_to_the_scorer_of_the_domain_that_the_model_names(tmp_
         assert [row["calibration"] for row in rows] == ["a+b", "b+a"]
         assert [row["domains_right"] for row in rows] == pytest.approx([1 / 3, 1 / 3])
     assert "in pairs" in refusal("route", runs[0], "--math", first, doubled, "--code", first)
+
+
+def test_gpt_oss_keeps_no_scores(tmp_path, monkeypatch):
+    """The same states and gradients as transformers' own attention, by one that CUDA has a kernel for."""
+    options = {"head_dim": 8, "num_experts_per_tok": 2, "num_local_experts": 4, "sliding_window": 12}
+    plain, ids = random_model("gpt_oss", **options), list(range(20, 60))
+    folder = save_model(tmp_path / "model", plain)
+    run = make_run(tmp_path / "run")
+    args = SimpleNamespace(model=str(folder), device="cpu")
+    model = verifiers.load_model_of([run], args)[0]
+    adapters = [verifiers.add_adapters(one, 0) for one in (plain, model)]
+    verifiers.learn_from(plain, ids, 5, 1)
+    own = importlib.import_module("transformers.models.gpt_oss.modeling_gpt_oss")
+    monkeypatch.setattr(own, "eager_attention_forward", lambda *_, **__: pytest.fail("all scores are kept"))
+    verifiers.learn_from(model, ids, 5, 1)
+    for name, weight in adapters[0].items():
+        torch.testing.assert_close(adapters[1][name].grad, weight.grad, atol=1e-5, rtol=1e-4)
