@@ -3,13 +3,15 @@
     python tests/bench.py bodies RUN [RUN ...]     # then 05_baselines.py RUN has a row `has-body`
 
 A program is a stub if each of its functions has nothing but a docstring, `pass` or `...`. The table counts them in
-each labelled run.
+each labelled run, and says how many percent of the right and of the wrong answers go on behind their program.
 """
 
 import argparse
 import ast
 import json
 from pathlib import Path
+
+import numpy as np
 
 import common
 
@@ -35,16 +37,18 @@ def main(argv=None):
     parser.add_argument("runs", nargs="+", metavar="RUN", type=Path)
     found = []
     for run in parser.parse_args(argv).runs:
-        rows = common.read_labels(run)
         scores = []
+        goes_on = {0: [], 1: [], None: []}
         stubs = 0
-        for row in rows:
+        for row, rollout in zip(common.read_labels(run), common.each_rollout(run), strict=True):
+            goes_on[row["label"]].append(bool(rollout["response"].rpartition("```")[2].strip()))
             repeats = bool(row["answer"]) and is_stub(row["answer"])
             stubs += repeats
             score = int(bool(row["answer"]) and not repeats)
             scores.append({"id": row["id"], "sample": row["sample"], "score": score})
         common.write_jsonl(run / "scores" / "has-body.jsonl", scores)
-        wrong = sum(row["label"] == 0 for row in rows)
-        found.append({"run": str(run), "answers": len(rows), "wrong": wrong, "stubs": stubs})
+        shares = [round(100 * float(np.mean(goes_on[label])), 1) for label in (1, 0)]
+        counts = {"answers": len(scores), "wrong": len(goes_on[0]), "stubs": stubs}
+        found.append({"run": str(run)} | counts | dict(zip(("right ones go on", "wrong ones"), shares)))
     print(common.table([*found[0]], [[*row.values()] for row in found]))
     print(json.dumps(found))
