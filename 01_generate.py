@@ -1100,23 +1100,32 @@ def vllm_stats(logprobs, count):
 
 def read_by_vllm(engine, rollouts, layers):
     """Yield rollouts with vectors: prompt and answer go in, and vLLM writes those of the last two tokens."""
-    from safetensors.torch import load_file
-
     sampling = {"max_tokens": 1, "temperature": 0}
     with_stats = sampling | {"prompt_logprobs": common.TOP_K}
     requests = (
         (row, row["prompt"] + row["tokens"], sampling if "stats" in row else with_stats)
         for row in rollouts
     )
+    unwritten = {}  # path: rollout; its worker writes the file a step after the answer is out
     for rollout, output in ask_vllm(engine, requests):
-        path = Path(output.kv_transfer_params["hidden_states_path"])
-        end = time.monotonic() + 10
-        while not path.is_file():  # its worker writes it after the answer is out, and has been seen not to
-            if time.monotonic() > end:
-                die("vLLM gave no vectors of an answer; the same command asks for them again")
-            time.sleep(0.01)
         if "stats" not in rollout:
             rollout["stats"] = vllm_stats(output.prompt_logprobs, len(rollout["tokens"]))
+        unwritten[Path(output.kv_transfer_params["hidden_states_path"])] = rollout
+        yield from take_written(unwritten, layers)
+    end = time.monotonic() + 60
+    while unwritten:
+        if time.monotonic() > end:
+            die(f"vLLM gave no vectors of {len(unwritten)} answers; the same command asks for them again")
+        time.sleep(0.01)
+        yield from take_written(unwritten, layers)
+
+
+def take_written(unwritten, layers):
+    """Yield the rollouts whose vectors have been written, with these; take them out of {path: rollout}."""
+    from safetensors.torch import load_file
+
+    for path in [path for path in unwritten if path.is_file()]:
+        rollout = unwritten.pop(path)
         ends = load_file(path)["vectors"]  # in the order of the layers' numbers, however they are asked for
         path.unlink()
         yield rollout | {"hidden": vectors_of(sorted(layers), ends, rollout["finish"])}

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import LATENT, ROOT, full_forward, random_model, refusal_of, stored, tokens_of
+from safetensors.torch import save_file
 from transformers import AutoTokenizer
 
 import common
@@ -181,3 +182,23 @@ def test_a_model_of_several_parts_has_the_number_type_of_its_files(tmp_path, mon
 def test_without_vllm_one_line_says_how_to_get_it(problems, tmp_path):
     error = refusal_of("01_generate.py", MODEL, problems, "--engine", "vllm", "--out", tmp_path)
     assert error == f"--engine vllm: this Python has no vllm; {sys.executable} -m pip install vllm (docs.vllm.ai)"
+
+
+def test_vectors_that_are_written_a_step_after_their_answer_are_waited_for(tmp_path, monkeypatch):
+    """A step of long answers takes long on a CPU, and the next answers must be asked for meanwhile."""
+
+    def ask(engine, requests):
+        paths = []
+        for number, (row, *_) in enumerate(requests):
+            paths.append(tmp_path / f"{number}.safetensors")
+            yield row, SimpleNamespace(kv_transfer_params={"hidden_states_path": str(paths[-1])})
+            for path in paths[:-1]:
+                save_file({"vectors": torch.full((1, 2, 3), float(path.stem))}, path)
+                paths.remove(path)
+        save_file({"vectors": torch.full((1, 2, 3), float(number))}, paths[-1])
+
+    monkeypatch.setattr(generate, "ask_vllm", ask)
+    rows = [{"prompt": [1], "tokens": [2], "stats": None, "finish": "stop", "id": i} for i in range(4)]
+    found = {row["id"]: row["hidden"][7] for row in generate.read_by_vllm(None, rows, [7])}
+    assert sorted(found) == [0, 1, 2, 3] and all((vectors == i).all() for i, vectors in found.items())
+    assert not [*tmp_path.iterdir()]
