@@ -7,50 +7,46 @@
 It reads what 01_generate.py wrote, and labels.jsonl, where 02_label.py keeps
 the answers and which of them are equal, also where there are no references:
     answers.jsonl        for each problem {"id", "prompt", "scorer", "strategy",
-                         "sample", "p", "answer", "vote"?, "label"?, "response"}
-                         answer: as 02 extracts it, for code the program
-                         p: the probability that it is right
-                         vote: its share of all votes
+                         "sample", "p", "answer", "vote"?, "label"?, "response"}:
+                         p, the probability that the answer is right, and vote,
+                         its share of all votes; for code it is the program
     selected.jsonl       such rows for each scorer and strategy, without texts
-    scores/SCORER.jsonl  for each rollout id, sample, "score", "weight" and "p"
-                         score: its logit; weight: of its vote
+    scores/SCORER.jsonl  for each rollout id, sample, "score" (its logit),
+                         "weight" (of its vote) and "p"
     scores/SCORER.cost.json  costs; the files that scores were "made_of"; which
                          problems of this run the scorer "learned" from
 
 best-of-n takes the rollout with the highest score, of equal scores the first.
 weighted-vote, where answers can be equal, takes the answer with the largest sum
 of weights, and the best-scored of its rollouts. A weight is the sigmoid of the
-score, as in the paper. It is not p, because scorers are trained as if there
-were as many right answers as wrong ones.
+score, as in the paper. It is not p: right and wrong weigh the same in training.
 
-Scorers whose file names are equal up to an @ are seeds of one scorer. Their
+Scorers whose file names are equal up to an @ are seeds of one scorer, whose
 logits are averaged for answers.jsonl. It is picked by the scorer and strategy
 that were right most often on the validation part of the calibration problems,
 so give scorers of one calibration set; to decide, give one, or --strategy. That
-share is printed. It is of the quarter of the problems that also chose the
-configuration (10 of them: ± 16 points). Of another data set it says little: for
-README's pairs it was 24 points too high to 20 too low. The file of its first
-seed is named, too.
+share is printed, and the file of the scorer's first seed. It is of the quarter
+of the problems that also chose the configuration (10 of them: ± 16 points), and
+says little of other data: README's pairs were 24 points below to 20 above it.
 
 Without a scorer the most frequent answer is taken, or where no answers can be
 equal the one whose tokens are likeliest; "scorer" and "p" are null then.
 """
 
-from __future__ import annotations  # numpy is imported when it is first used
-
+import textwrap
 from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import common
 from common import np, torch
 
-SHOWN, LINES, WIDTH = 3, 12, 100  # how many answers are printed, with at most so many lines and columns each
+SHOWN, LINES, WIDTH = 3, 12, 100  # how many answers are printed, of so many lines; the columns of a question
 
 
 def main():
     args = parse_args()
-    scorers = {Path(path): common.load_scorer(path) for path in args.scorer}
+    scorers = {path: common.load_scorer(path) for path in args.scorer}
     for run in map(read_candidates, args.runs):
         strategies = [args.strategy] if args.strategy else run.strategies
         if strategies[0] not in run.strategies:
@@ -58,12 +54,13 @@ def main():
         if scorers:
             picks, reason, by = pick_by_scorers(run, scorers, strategies)
         else:
-            picks, reason = pick_without_scorer(run, strategies[-1])
-            by = "none was given"
+            picks, reason, by = pick_without_scorer(run, strategies[-1])
         answers = write_answers(run, picks)
-        print(*map(in_brief, answers[:SHOWN]), how_many_are_right(answers), sep="\n\n")
-        print(f"\n{run.path / 'answers.jsonl'}: {len(answers)} answers, one a problem, picked by\n{reason}")
-        print(f"the scorer that picked: {by}")
+        labels = [row["label"] for row in answers if row.get("label") is not None]
+        right = f"{sum(labels)} of {len(labels)} judged answers are right"
+        print(*map(in_brief, answers[:SHOWN]), right, sep="\n\n")
+        print(f"\n{run.path / 'answers.jsonl'}: {len(answers)} answers, one a problem, picked by")
+        print(f"{reason}\nthe scorer that picked: {by}")
 
 
 def pick_by_scorers(run, scorers, strategies):
@@ -71,9 +68,10 @@ def pick_by_scorers(run, scorers, strategies):
     doubts = [doubt for path in scorers for doubt in doubts_about_scorer(run, seedless(path), scorers[path])]
     for doubt in dict.fromkeys(doubts):  # once for all seeds of a scorer
         common.warn(f"{run.path}: {doubt}")
-    logits = {path: write_scores(run, path, scorer) for path, scorer in scorers.items()}
+    logits = {}
     picks = []
     for path, scorer in scorers.items():
+        logits[path] = write_scores(run, path, scorer)
         for strategy in run.strategies:
             picks += pick(run, path.stem, strategy, logits[path], scorer.log_weight)
     common.write_jsonl(run.path / "selected.jsonl", picks)
@@ -85,16 +83,17 @@ def pick_by_scorers(run, scorers, strategies):
 
 
 def pick_without_scorer(run, strategy):
-    """Return (rows for answers.jsonl, what picked them): the most frequent answer, or the likeliest one."""
+    """Return the same as pick_by_scorers: the most frequent answers, or the likeliest ones."""
     rollouts = common.with_confidence(run.path, common.each_rollout(run.path))
     likelihoods = common.scores_by_rule([conf["likelihood/avg"] for _, conf in rollouts], "likelihood/avg")
     picks = pick(run, None, strategy, likelihoods)
     for row in picks:
         row["strategy"] = "majority" if "vote" in row and strategy == "weighted-vote" else "likeliest"
     common.write_jsonl(run.path / "selected.jsonl", picks)
+    reason = "likelihood: the answer whose tokens are likeliest on average"
     if strategy == "weighted-vote":
-        return picks, "majority vote; among equal answers, and where there is none, the likeliest"
-    return picks, "likelihood: the answer whose tokens are likeliest on average"
+        reason = "majority vote; among equal answers, and where there is none, the likeliest"
+    return picks, reason, "none was given"
 
 
 def seedless(path):
@@ -102,19 +101,8 @@ def seedless(path):
     return path.stem.partition("@")[0]
 
 
-@dataclass
-class Candidates:
-    path: Path
-    meta: dict
-    rows: list  # [R] of labels.jsonl, in the order of rollouts.jsonl; labels are only copied and shown
-    places: dict  # problem -> the places of its rollouts among the R
-    problems: dict  # problem -> its row of problems.jsonl
-    groups: np.ndarray  # [R] classes of equal answers, -1 for no answer
-    strategies: list  # those of common.STRATEGIES that can be used
-
-
 def read_candidates(path):
-    path = Path(path)
+    """Return what 04 reads of a run with R rollouts."""
     keys = common.keys_of(common.each_rollout(path))
     places = defaultdict(list)
     for place, (problem, _) in enumerate(keys):
@@ -124,11 +112,16 @@ def read_candidates(path):
     else:
         print(f"{path}: no labels.jsonl, so no answers and no votes: run 02_label.py, references or not")
         rows = [{"id": problem, "sample": sample, "label": None} for problem, sample in keys]
-    common.check_same_problems(path, rows)
-    problems = {row["id"]: row for row in common.each_row(path / "problems.jsonl")}
     groups = np.array([-1 if row.get("group") is None else row["group"] for row in rows])
-    strategies = common.strategies_for(groups)
-    return Candidates(path, common.read_meta(path), rows, places, problems, groups, strategies)
+    return SimpleNamespace(
+        path=path,
+        meta=common.read_meta(path),
+        rows=rows,  # [R] of labels.jsonl, in the order of rollouts.jsonl; labels are only copied and shown
+        places=places,  # problem -> the places of its rollouts among the R
+        problems=common.check_same_problems(path, rows),  # problem -> its row of problems.jsonl
+        groups=groups,  # [R] classes of equal answers, -1 for no answer
+        strategies=common.strategies_for(groups),
+    )
 
 
 def learned_by(scorer, run):
@@ -162,9 +155,10 @@ def write_scores(run, path, scorer):
     common.write_jsonl(run.path / "scores" / f"{path.stem}.jsonl", rows)
     sources = path, run.path / "rollouts.jsonl"  # 05 leaves out scores of which one has changed
     made_of = {str(source.absolute()): common.stamp(source) for source in sources}
-    facts = {"learned": learned_by(scorer, run), "model_stamp": run.meta.get("model_stamp")}
-    facts["best_rule"] = scorer.checkpoint.get("best_rule")  # without hindsight, for 05
-    cost = scorer.checkpoint.get("cost", {}) | facts | {"made_of": made_of}
+    cost = scorer.checkpoint.get("cost", {}) | {
+        "learned": learned_by(scorer, run), "made_of": made_of, "model_stamp": run.meta.get("model_stamp"),
+        "best_rule": scorer.checkpoint.get("best_rule"),  # without hindsight, for 05
+    }  # fmt: skip
     common.write_json(run.path / "scores" / f"{path.stem}.cost.json", cost)
     return np.array([row["score"] for row in rows])
 
@@ -179,7 +173,6 @@ def pick(run, name, strategy, scores, log_weight=None):
     else:
         all_weights = torch.from_numpy(scores).sigmoid().numpy()
         p = common.probability(torch.from_numpy(scores), log_weight).tolist()
-    has_labels = any(row["label"] is not None for row in run.rows)
     picks = []
     for problem, places in run.places.items():
         groups, weights = run.groups[places], all_weights[places]
@@ -190,7 +183,7 @@ def pick(run, name, strategy, scores, log_weight=None):
                 "score": float(scores[place]), "p": p[place], "answer": row.get("answer")}  # fmt: skip
         if groups[best] >= 0:
             pick["vote"] = float(common.vote_shares(groups, weights)[best])
-        if has_labels:
+        if row["label"] is not None:
             pick["label"] = row["label"]
         picks.append(pick)
     return picks
@@ -201,63 +194,43 @@ def choose(scorers, strategies):
     accuracies = defaultdict(list)  # of the seeds of each pair
     for path, scorer in scorers.items():
         for strategy in strategies:
-            share = scorer.checkpoint.get("right_of_validation", {}).get(strategy)
-            accuracies[seedless(path), strategy].append(-1 if share is None else share)
+            share = scorer.checkpoint.get("right_of_validation", {}).get(strategy, -1)
+            accuracies[seedless(path), strategy].append(share)
     (scorer, strategy), shares = max(accuracies.items(), key=lambda item: np.mean(item[1]))
-    seeds = f" (mean of {len(shares)} seeds)" if len(shares) > 1 else ""
-    reason = f"{scorer}{seeds}, {strategy}"
-    if min(shares) < 0:
-        return scorer, strategy, f"{reason}: the first given, as its file does not say how often it was right"
-    reason += f": {100 * np.mean(shares):.1f} % of the validation problems right"
-    if len(accuracies) > 1:
-        reason += f", the most of {len(accuracies)} choices"
-    return scorer, strategy, reason
+    share = "an unknown share" if min(shares) < 0 else f"{100 * np.mean(shares):.1f} %"
+    choices = f"the most of {len(accuracies)} choice(s), mean of {len(shares)} seed(s)"
+    return scorer, strategy, f"{scorer}, {strategy}: {share} of the validation problems right; {choices}"
 
 
 def write_answers(run, picks):
-    responses = dict.fromkeys(common.keys_of(picks))  # the other texts may not fit into memory
-    for rollout in common.each_rollout(run.path):
-        key = rollout["id"], rollout["sample"]
-        if key in responses:
-            responses[key] = rollout["response"]
+    chosen = {row["id"]: row["sample"] for row in picks}
+    rollouts = common.each_rollout(run.path)  # all of their texts may not fit into memory
+    responses = {row["id"]: row["response"] for row in rollouts if row["sample"] == chosen[row["id"]]}
     answers = []
     for row in picks:
         del row["score"]
         prompt = run.problems[row["id"]]["prompt"]
-        response = responses[row["id"], row["sample"]]
-        answers.append({"id": row["id"], "prompt": prompt, **row, "response": response})
+        answers.append({"id": row["id"], "prompt": prompt, **row, "response": responses[row["id"]]})
     common.write_jsonl(run.path / "answers.jsonl", answers)
     return answers
 
 
-def in_brief(row):
-    """Return a row of answers.jsonl as a person reads it."""
-    question = " ".join(row["prompt"].split())
+def in_brief(row):  # of answers.jsonl
+    question = textwrap.shorten(row["prompt"], WIDTH)
     answer = row["answer"] or f"(no answer found) ... {row['response'][-WIDTH:]}"
-    lines = [f"    {line[: WIDTH - 4]}" for line in answer.strip().splitlines()[:LINES]]
-    remarks = [row["strategy"] if row["p"] is None else f"p {row['p']:.2f}"]
-    if "vote" in row:
-        remarks.append(f"{100 * row['vote']:.0f} % of the votes")
-    if row.get("label") is not None:
-        remarks.append("right" if row["label"] else "wrong")
-    return "\n".join([question[:WIDTH], *lines, f"    [{', '.join(remarks)}]"])
-
-
-def how_many_are_right(answers):
-    labels = [row["label"] for row in answers if row.get("label") is not None]
-    if not labels:
-        return "not judged: there are no labels"
-    return f"{sum(labels)} of {len(labels)} judged answers are right ({100 * np.mean(labels):.1f} %)"
+    lines = [f"    {line}" for line in answer.strip().splitlines()[:LINES]]
+    remarks = [f", {name} {row[name]:.2g}" for name in ("p", "vote", "label") if row.get(name) is not None]
+    return "\n".join([question, *lines, f"    [{row['strategy']}{''.join(remarks)}]"])
 
 
 def parse_args(words=None):
     parser = common.argument_parser(__doc__)
     add = parser.add_argument
-    add("runs", nargs="+", metavar="RUN", help="run folders of 01_generate.py")
-    add("--scorer", nargs="+", default=[], metavar="PT", help="scorers of 03_train_scorer.py")
+    add("runs", nargs="+", type=Path, metavar="RUN", help="run folders of 01_generate.py")
+    add("--scorer", nargs="+", type=Path, default=[], metavar="PT", help="scorers of 03_train_scorer.py")
     add("--strategy", choices=common.STRATEGIES, help="for answers.jsonl (default: see above)")
     args = parser.parse_args(words)
-    names = {Path(path).stem for path in args.scorer}
+    names = {path.stem for path in args.scorer}
     if len(names) != len(args.scorer):
         common.die(f"--scorer: {len(args.scorer)} files but only {len(names)} names, which scores take over")
     return args

@@ -418,13 +418,15 @@ def texts_of(run: str | Path) -> dict:
     return {row["id"]: text_stamp(row) for row in rows}
 
 
-def check_same_problems(run: str | Path, rollouts: list[dict]):
-    """Refuse a problem without rollouts, and a rollout without a problem."""
-    asked = {row["id"] for row in each_row(Path(run) / "problems.jsonl", needs=("id", "kind", "prompt"))}
+def check_same_problems(run: str | Path, rollouts: list[dict]) -> dict:
+    """Return {id: problem}; refuse a problem without rollouts, and a rollout without a problem."""
+    rows = each_row(Path(run) / "problems.jsonl", needs=("id", "kind", "prompt"))
+    problems = {row["id"]: row for row in rows}
     answered = {row["id"] for row in rollouts}
-    if asked != answered:
-        counts = f"rollouts of {len(answered)} problems, {len(asked)} problems in problems.jsonl"
-        die(f"{run}: {counts}; they differ at {min(asked ^ answered)!r}")
+    if problems.keys() != answered:
+        counts = f"rollouts of {len(answered)} problems, {len(problems)} problems in problems.jsonl"
+        die(f"{run}: {counts}; they differ at {min(problems.keys() ^ answered)!r}")
+    return problems
 
 
 # ---- Vectors: layer/token ----------------------------------------------------------------------------------
