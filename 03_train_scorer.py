@@ -6,17 +6,17 @@
 
 This is the paper's random search: it trains 100 small MLPs on three quarters of
 the problems and keeps the one with the lowest loss on the others, which are the
-validation part. Problems of one `family` (a field of a problem: its template,
-its topic) are all in one of the two. Several runs are one mixed calibration set
-unless --separate is given. Rollouts whose label is null are left out. scorer.pt
-has all that is needed to rebuild the scorer, and a table of all trials. On one
+validation part. Problems of one `family` (a field: their template or topic) are
+all in one of the two. Several runs are one mixed calibration set unless
+--separate is given. Rollouts whose label is null are left out. scorer.pt has
+all that is needed to rebuild the scorer, and a table of all trials. On one
 machine a seed gives the same scorer with any number of --workers.
 
-A scorer that is there and was made of the same rollouts with the same settings
-by the same code is done; else it is trained anew. A run without right and wrong
-answers to problems of four families teaches nothing, and a line says so. In the
-end a line `scorer: FILE` names each file that is now as the command asks for.
-What to expect of the printed share of right answers, 04_select.py -h says.
+A scorer that is there and was made of the same rollouts, settings and code is
+done; else it is trained anew. A run without right and wrong answers to problems
+of four families teaches nothing, and a line says so. In the end `scorer: FILE`
+names each file that is now as the command asks for. What to expect of the
+printed share of right answers, 04_select.py -h says.
 
 A study trains scorers STUDY-ROW.CALSET@CALRUN-SEED.pt that differ in one thing.
 04 scores the runs E to evaluate on, and 05 prints the table. With `--paper`
@@ -38,7 +38,6 @@ import os
 import random
 import signal
 import sys
-import tempfile
 import time
 import timeit
 from collections import Counter, defaultdict
@@ -46,7 +45,6 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
-from operator import attrgetter
 from pathlib import Path
 
 import common
@@ -81,21 +79,16 @@ DESIGNS = {  # each design, and the vector that it reads unless --vector names a
 OVER_LAYERS = ("best-layer", "ensemble")  # made of an MLP for each layer: the best of them, or their mixture
 
 
-def space_for(n, recipe):
-    if recipe.design == "logistic":
-        return LINEAR
-    space = FOR_FEW if n < 1000 else FOR_SOME if n < 5000 else FOR_MANY  # n: training rollouts
-    if recipe.paper_space:
-        space = space | {"hidden": SHAPES}
-    if recipe.design.startswith("transformer"):
-        shared = {knob: choices for knob, choices in space.items() if knob not in ("hidden", "batch_norm")}
-        return shared | TRANSFORMER
-    return space
-
-
 def draw_configs(n, recipe):
     """Return recipe.configs different configurations for n training rollouts, numbered as drawn."""
-    space = space_for(n, recipe)
+    space = FOR_FEW if n < 1000 else FOR_SOME if n < 5000 else FOR_MANY
+    if recipe.paper_space:
+        space = space | {"hidden": SHAPES}
+    if recipe.design == "logistic":
+        space = LINEAR
+    elif recipe.design.startswith("transformer"):
+        shared = {knob: choices for knob, choices in space.items() if knob not in ("hidden", "batch_norm")}
+        space = shared | TRANSFORMER
     grid = [dict(zip(space, choices)) for choices in itertools.product(*space.values())]
     random.Random(recipe.seed).shuffle(grid)
     return [{"number": number, **config} for number, config in enumerate(grid[: recipe.configs])]
@@ -167,11 +160,10 @@ def rollouts_of(run, vector):
     rows = common.read_labels(run, keys)
     labels = [math.nan if row["label"] is None else row["label"] for row in rows]
     groups = [-1 if row.get("group") is None else row["group"] for row in rows]
-    common.check_same_problems(run, rows)
+    asked = common.check_same_problems(run, rows)
     name = data_set(run)
-    texts = common.texts_of(run)
-    asked = common.each_row(Path(run) / "problems.jsonl")
-    families = {row["id"]: (name, "family", row["family"]) for row in asked if "family" in row}
+    texts = {id: common.text_stamp(row) for id, row in asked.items()}
+    families = {id: (name, "family", row["family"]) for id, row in asked.items() if "family" in row}
     x = fetch(slice(None))
     common.check_finite(run, keys, x)
     return Rollouts(
@@ -224,12 +216,8 @@ def why_nothing(rollouts):
     families = len(set(rollouts.families))
     if families >= 4 and 0 < right < judged:
         return None
-    problems = len(set(rollouts.problems))
-    count, unit = f"{problems} problems", "problems"
-    if families < problems:
-        count, unit = f"{problems} problems of {families} families", "families"
-    answers = f"{right} of {judged} judged answers are right, to {count}"
-    return f"{answers}; a scorer learns from right and wrong answers to 4 {unit} or more"
+    answers = f"{right} of {judged} judged answers are right, to {families} problems (a family is one)"
+    return f"{answers}; a scorer learns from right and wrong answers to 4 problems or more"
 
 
 def why_poor(rollouts, recipe):
@@ -410,17 +398,16 @@ def run_searches(tasks, workers, bar):
     """Search for all tasks side by side."""
     trainings = [(number, config) for number, task in enumerate(tasks) for config in task.configs]
     results = train_all(tasks, trainings, min(workers, len(trainings)))
-    before = time.time()
+    started = time.time()
     for (trial, weights), (number, _) in zip(results, trainings):
         bar.update()
         task = tasks[number]
         task.trials.append(trial)
-        task.clock_seconds += time.time() - before
-        before = time.time()
         if task.best is None or trial["val_loss"] < task.best["val_loss"]:
             task.best = trial
             task.weights = weights
     for task in tasks:
+        task.clock_seconds = (time.time() - started) / len(tasks)
         if not task.weights:
             common.die(f"none of {len(task.trials)} trainings reached a finite loss; try --standardise")
 
@@ -517,31 +504,27 @@ def find_missing(recipes):
     missing = []
     refusals = {}  # runs -> why nothing can be learned from them
     warnings = {}  # runs -> why a scorer of them may be poor
-    for paths in grouped(recipes, attrgetter("runs", "vector")):
+    for paths in grouped(recipes, lambda recipe: (recipe.runs, recipe.vector)):
         recipe = recipes[paths[0]]
         where = ", ".join(recipe.runs)
         rollouts = load_rollouts(recipe.runs, recipe.vector)
         for path in paths:
             chosen, _ = choose_rollouts(rollouts, recipes[path])
-            refusal = why_nothing(chosen)
-            if refusal:
+            if refusal := why_nothing(chosen):
                 refusals[where] = f"{where}: {refusal}"
                 continue
             stamps[path] = scorer_stamp(recipes[path], chosen)
             made = common.load_pt(path) if path.is_file() else {"design": None}
             if not isinstance(made, dict) or "design" not in made:
                 common.die(f"{path}: not a scorer, so it is not replaced; choose another -o")
-            if made.get("stamp") == stamps[path]:
-                continue
-            missing.append(path)
-            warnings[where] = [f"{where}: {doubt}" for doubt in why_poor(chosen, recipes[path])]
+            if made.get("stamp") != stamps[path]:
+                missing.append(path)
+                warnings[where] = [f"{where}: {doubt}" for doubt in why_poor(chosen, recipes[path])]
     if not stamps:
         advice = "take more problems, easier or harder ones, or see the reasons in labels.jsonl"
         print("nothing to learn")  # for run_all.sh, which goes on without scorers
         common.die("; ".join([*refusals.values(), advice]))
-    for line in refusals.values():
-        print(line, file=sys.stderr)
-    for line in itertools.chain(*warnings.values()):
+    for line in itertools.chain(refusals.values(), *warnings.values()):
         common.warn(line)
     if len(missing) < len(stamps):
         print(f"{len(stamps) - len(missing)} scorer(s) finished before, with these arguments and inputs")
@@ -580,8 +563,7 @@ def make_scorers(recipes, stamps, args):
     searches = {path: recipe for path, recipe in recipes.items() if recipe.design not in OVER_LAYERS}
     trainings = sum(len(draw_configs(1000, recipe)) for recipe in searches.values())  # of less data no more
     if searches:
-        most = max(recipe.configs for recipe in searches.values())
-        what = f"{len(searches)} scorer(s) to train, of at most {most} configurations each"
+        what = f"{len(searches)} scorer(s) to train, of at most {args.configs} configurations each"
         print(f"{what}: {trainings:,} trainings; a bar shows the time left", file=sys.stderr)
     bar = common.progress(total=trainings, desc="train", unit="training")
     trained_on = f"{args.workers} CPU cores" if args.device == "cpu" else common.device_name(args.device)
@@ -603,16 +585,6 @@ def make_scorers(recipes, stamps, args):
         if recipe.design in OVER_LAYERS:
             checkpoint = combine_layers(recipe, layer_recipes(path, recipe))
             save_scorer(path, checkpoint, stamps[path], trained_on)
-
-
-def check_folders(paths):
-    """Refuse folders that cannot be written into, before the search."""
-    for folder in {path.parent for path in paths}:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=folder).close()
-        except OSError as error:
-            common.die(f"cannot write into {folder}: {common.reason_of(error)}; choose another -o")
 
 
 def save_scorer(path, checkpoint, stamp, trained_on):
@@ -652,9 +624,8 @@ def combine_layers(recipe, paths):
     best = min((part.checkpoint for part in parts), key=lambda checkpoint: checkpoint["val_loss"])
     trials = [{"layer": part.vector, **trial} for part in parts for trial in part.checkpoint["trials"]]
     of_all = {"trials": trials, "clock_seconds": sum(part.checkpoint["clock_seconds"] for part in parts)}
-    if recipe.design == "best-layer":
-        return best | of_all
-    return mix_layers(recipe, parts) | of_all
+    made = best if recipe.design == "best-layer" else mix_layers(recipe, parts)
+    return made | of_all
 
 
 def mix_layers(recipe, parts):
@@ -733,14 +704,14 @@ def recipes_of(args):
 
 
 def path_of(args, name, runs, seed):
-    is_one_of_several = args.study or args.separate or len(args.seed) > 1 or len(args.design) > 1
-    if not is_one_of_several:
-        return Path(args.out or "scorer.pt")
-    folder = Path(args.out or "").parent
     if args.study:
         folder = Path(args.out)
     elif args.separate:
         folder = Path(runs[0])
+    elif len(args.seed) > 1 or len(args.design) > 1:
+        folder = Path(args.out or "").parent
+    else:
+        return Path(args.out or "scorer.pt")
     return folder / f"{name}.{calibration_name(runs)}-{seed}.pt"
 
 
@@ -763,7 +734,9 @@ def main(argv=None):
     wanted = recipes_of(args)
     recipes = with_layers(wanted)
     stamps, missing = find_missing(recipes)
-    check_folders(missing)
+    for folder in {path.parent for path in missing}:  # refused before the search if it takes no file
+        common.write_json(folder / ".probe.json", {})
+        Path(folder, ".probe.json").unlink(missing_ok=True)
     make_scorers({path: recipes[path] for path in recipes if path in missing}, stamps, args)
     for path in wanted:
         if path in stamps:

@@ -370,7 +370,7 @@ BAD = [  # arguments, where a name is that of a run; what is said
     ("broken", "'p1', 3)"), ("good model", "'other'"), ("good deeper", "9 layers"),
     ("good unlabelled", "02_label.py"), ("good nowhere", "01_generate.py"), ("good -o .", "folder"),
     ("good --configs 1 -o hidden.pt", "hidden.pt: not a scorer"),
-    ("good -o /proc/none/x.pt", "cannot write into"),
+    ("good -o /proc/none/x.pt", "cannot write /proc/none/"),
     ("good --rollouts -1", "-1: give 1 or more"),
     ("good --design transformer-last10", "--extra last10"), ("good --design ensemble", "--layers all"),
     ("good --design scatr scatr", "would be made twice"), ("good --vector all/eos", "scatr takes"),
@@ -409,11 +409,11 @@ def test_a_run_that_teaches_nothing_is_named_once_and_the_others_are_learned_fro
     relabel(runs[2], lambda i, row: None)
     options = ["--separate", "--design", "scatr", "logistic", "--seed", 32, 42, "--configs", 1]
     said = run_here("03_train_scorer.py", *runs, *options, "--workers", 1)
-    why = "; a scorer learns from right and wrong answers to 4 problems or more"
-    three_families, unjudged, _, few = sorted(said.stderr.splitlines())
+    why = " (a family is one); a scorer learns from right and wrong answers to 4 problems or more"
+    _, few, three_families, unjudged = sorted(said.stderr.splitlines())
     assert few.startswith(f"warning: {runs[0]}: 8 problems, 2 for validation (accuracy ± 35 points)")
-    assert three_families.startswith(f"{runs[1]}: ") and " problems of 3 families" in three_families
-    assert unjudged == f"{runs[2]}: 0 of 0 judged answers are right, to 0 problems{why}"
+    assert three_families.startswith(f"warning: {runs[1]}: ") and three_families.endswith(f"to 3 problems{why}")
+    assert unjudged == f"warning: {runs[2]}: 0 of 0 judged answers are right, to 0 problems{why}"
     names = ("scatr.a@32-32", "scatr.a@32-42", "logistic.a@32-32", "logistic.a@32-42")
     assert {path.stem for path in tmp_path.rglob("*@*.pt")} == {*names}
     said = run_here("03_train_scorer.py", *runs, *options, "--workers", 1)
