@@ -52,7 +52,7 @@ torch = Later("torch")
 # ---- Errors and progress -----------------------------------------------------------------------------------
 
 
-class BadInput(ValueError):
+class BadInput(Exception):
     """A file or an argument cannot be used. The message is a sentence that says why, and what to do."""
 
 
@@ -69,26 +69,18 @@ def argument_parser(description: str, prog: str | None = None) -> argparse.Argum
     """Return a parser whose help stands as written, and which refuses in one line, without its usage."""
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog, description=description, formatter_class=form, allow_abbrev=False)
-
-    def refuse(message):
-        die(f"{parser.prog}: {message} (-h explains)")
-
-    parser.error = refuse
+    parser.error = lambda message: die(f"{parser.prog}: {message} (-h explains)")
     return parser
 
 
 def entry(main: Callable, kept: str):
-    """Run `main` as a command: bad input ends it with one line and exit code 2.
-
-    Ctrl-C ends it with one line that says which work is `kept`. A traceback means a bug of ours.
-    """
+    """Run `main` as a command: bad input is one line and exit code 2, Ctrl-C a line of what is `kept`."""
     signal.signal(signal.SIGINT, partial(end_at_ctrl_c, os.getpid(), kept))
     try:
         main()
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of the output has ended, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush when Python ends
-        raise SystemExit(1) from None
+        os._exit(1)  # without a last flush
     except (BadInput, ModuleNotFoundError) as error:
         advice = ""
         if isinstance(error, ModuleNotFoundError):
@@ -138,10 +130,8 @@ def atomic(path: str | Path, mode: str = "w"):
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except (OSError, RuntimeError) as error:
-        cause = error if isinstance(error, OSError) else error.__context__  # torch.save wraps a full disk's
-        if not isinstance(cause, OSError):
-            raise
-        die(f"cannot write {path}: {reason_of(cause)}; make room or choose another place, run again")
+        reason = reason_of(error.__context__ or error)  # torch.save wraps a full disk's
+        die(f"cannot write {path}: {reason}; make room or choose another place, run again")
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -191,33 +181,26 @@ def open_text(path):
         with open(path, encoding="utf-8-sig") as file:
             yield file
     except OSError as error:
-        advice = "" if Path(path).exists() else WHEN_MISSING.get(Path(path).name, "")
+        script = MADE_BY.get(Path(path).name)
+        advice = f"; {script} makes it" if script else ""
         die(f"{path}: {reason_of(error)}{advice}")
     except UnicodeDecodeError as error:
         die(f"{path}: not JSON in UTF-8 text ({error})")
 
 
-WHEN_MISSING = {
-    "meta.json": "; 01_generate.py makes it",
-    "rollouts.jsonl": "; 01_generate.py makes it when a run is finished",
-    "labels.jsonl": "; 02_label.py makes it",
-}
+MADE_BY = {"meta.json": "01_generate.py", "rollouts.jsonl": "01_generate.py", "labels.jsonl": "02_label.py"}
 WHEN_DAMAGED = "if 01 to 05 made it, delete it and run that script again"
 ONE_A_LINE = f"give one object a line; {WHEN_DAMAGED}"
 
 
 def parse(text, where, advice=ONE_A_LINE):
     try:
-        value = json.loads(text, parse_constant=refuse_constant)
+        value = json.loads(text, parse_constant=lambda name: die(f"{where}: JSON has no {name}; write null"))
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode()  # raises for half of a surrogate pair
         return value
     except (ValueError, RecursionError) as error:
         die(f"{where}: not JSON ({error}); {advice}")
-
-
-def refuse_constant(name):
-    raise ValueError(f"JSON has no {name}; write null")
 
 
 def parse_object(text: str, where: str | Path, needs: tuple = (), advice: str = ONE_A_LINE) -> dict:
@@ -283,10 +266,7 @@ def model_name(name: str) -> str:
 
 
 def model_stamp(name: str, revision: str | None = None) -> str | None:
-    """Return a stamp of a model's config and of some of its weights; None if it is not on this machine.
-
-    It is the same for a folder, a Hub id and the folder of that in the Hub's cache.
-    """
+    """Return a stamp of a model's config and some of its weights, wherever they are; None if not here."""
     folder = model_folder(name, revision)
     if folder is None:
         return None
@@ -321,10 +301,7 @@ def model_folder(name: str, revision: str | None = None) -> Path | None:
 
 
 def read_samples(path):
-    """Return the size of a file, and a kilobyte from each of 65 places between its beginning and its end.
-
-    The beginning of weights is a table of names, and merged adapters may leave their end as it was.
-    """
+    """Return the size of a file, and a kilobyte from 65 places, as a merged adapter changes only some."""
     content = np.memmap(path, mode="r")
     last = max(0, len(content) - 1024)
     samples = [content[last * i // 64 :][:1024].tobytes() for i in range(65)]
@@ -332,18 +309,11 @@ def read_samples(path):
 
 
 def check_same_model(made: dict[object, dict]):
-    """Refuse two models; made: {where: the meta.json of a run, or the content of a scorer.pt}.
-
-    Where one has no stamp, names and numbers of layers must be the same.
-    """
-    have_stamps = all(content.get("model_stamp") for content in made.values())
-    models = set()
-    said = []
-    for where, content in made.items():
-        layers = content.get("n_layers")
-        models.add(content["model_stamp"] if have_stamps else (model_name(content["model"]), layers))
-        said.append(f"{where} is of the model {content['model']!r} ({layers} layers)")
-    if len(models) > 1:
+    """Refuse two models; made: {where: the meta.json of a run, or the content of a scorer.pt}."""
+    stamps = {content.get("model_stamp") for content in made.values()}
+    models = {(model_name(content["model"]), content["n_layers"]) for content in made.values()}
+    if len(models if None in stamps else stamps) > 1:
+        said = [f"{where} is of {of['model']!r} ({of['n_layers']} layers)" for where, of in made.items()]
         die(f"{', '.join(said)}; take those of one model")
 
 
@@ -439,15 +409,12 @@ SPECIAL_KEPT = 32  # a scorer reads at most the last 32 of the special tokens of
 
 def layer_index(name: str | int, n_layers: int) -> int:
     """Return a layer's index in transformers' `hidden_states`: 0 is the embeddings, L is after the norm."""
-    name = str(name)
+    name = {"penultimate": "-2", "final": "-1"}.get(name, str(name))
+    index = -1
     if re.fullmatch(r"-?\d+", name):
-        index = int(name)
-        if index < 0:
-            index += n_layers + 1
+        index = int(name) + (n_layers + 1 if name[0] == "-" else 0)
     elif re.fullmatch(r"0?\.\d+", name):
         index = math.floor(float(name) * n_layers + 1e-9)  # as .58 * 50 is 28.999999999999996
-    else:
-        index = {"penultimate": n_layers - 1, "final": n_layers}.get(name, -1)
     if not 0 <= index <= n_layers:
         numbers = f"a number from {-n_layers - 1} to {n_layers}, a fraction such as .75"
         die(f"unknown layer {name!r}: use penultimate, final, {numbers}, or all")
@@ -471,8 +438,7 @@ def watch_layers(model, layers: list[int], keep: Callable) -> list:
     body = model.get_decoder()
     n_layers = model.config.get_text_config().num_hidden_layers
     if len(getattr(body, "layers", ())) != n_layers or not hasattr(body, "norm"):
-        where = f"the places to read the vectors of {n_layers} layers from"
-        die(f"{type(model).__name__} has no `layers` and `norm`, {where}")
+        die(f"{type(model).__name__} has no `layers` and `norm` to read vectors of {n_layers} layers from")
     hooks = []
     for column, index in enumerate(layers):
         call = partial(keep_states, keep, column)
@@ -625,10 +591,7 @@ def rollout_features(conf: dict, n_tokens: float) -> np.ndarray:
 
 
 def with_confidence(run: str | Path, rollouts: Iterable) -> Iterator:
-    """Yield (row, {rule: value}) for each of all rollouts of a run, in the order of its files.
-
-    The values are those that 01 wrote, or are computed from tokens.pt where it wrote them by other rules.
-    """
+    """Yield (row, {rule: value}) for all rollouts of a run, from tokens.pt where 01 wrote by other rules."""
     meta = read_meta(run)
     tokens = None if meta.get("rules") == RULES_STAMP else load_pt(Path(run) / "tokens.pt")
     for place, row in enumerate(rollouts):
@@ -719,18 +682,15 @@ DATA_SETS = {
 }
 COMMIT = "74b80bc8e2f7dae86c66514b2fb540fb70950975"
 AUTHORS = f"https://raw.githubusercontent.com/martaknezevic/SCaTR/{COMMIT}/datasets"
-AUTHORS_FILES = {  # name -> (file of the authors' repository, its rows, what each of them has)
-    "kodcode": ("kodcode_1000.jsonl", 1000, PROGRAMS),
-    "openthoughts-math": ("ot_math.jsonl", 500, MATHS),
+AUTHORS_FILES = {  # name -> (file of the authors' repository, what each of its rows has)
+    "kodcode": ("kodcode_1000.jsonl", PROGRAMS),
+    "openthoughts-math": ("ot_math.jsonl", MATHS),
 }
 COMBINED = {"aime": ("aime24", "aime25"), "openthoughts": ("openthoughts-math", "openthoughts-code")}
 
 
 def load_problems(dataset: str, limit: int | None = None, kind: str | None = None) -> list[dict]:
-    """Return the problems of a data set, by its name, or of a person's own file; limit: only the first ones.
-
-    kind: of problems without that field.
-    """
+    """Return the problems of a named data set or a file, the first `limit`; kind: of those without one."""
     name = str(dataset)
     known = [*DATA_SETS, *AUTHORS_FILES, *COMBINED]
     if name in known:
@@ -743,10 +703,9 @@ def load_problems(dataset: str, limit: int | None = None, kind: str | None = Non
 
 
 def check_problems(rows, dataset, kind=None):
-    """Return problems as the steps expect them: what may be left out is filled in, the rest is checked.
+    """Return checked problems, of which those without kind, answer and tests take the kind of the others.
 
-    Problems without kind, answer and tests take the kind of those that can be checked, if these have one. So
-    a problem stays what it is when its answer is corrected or taken out.
+    So a problem stays what it is when its answer is corrected or taken out.
     """
     problems = [normalise_problem(row, f"{dataset}, problem {n}", n, kind) for n, row in enumerate(rows, 1)]
     if not problems:
@@ -758,8 +717,8 @@ def check_problems(rows, dataset, kind=None):
     for number, (problem, row) in enumerate(zip(problems, rows), 1):
         first = numbers.setdefault(problem["id"], number)
         if first != number:
-            own = "one without an id has its number" if "id" not in row else "give each its own"
-            die(f"{dataset}: problems {first} and {number} both have the id {problem['id']!r}; {own}")
+            both = f"problems {first} and {number} both have the id {problem['id']!r}"
+            die(f"{dataset}: {both}; give each its own (without any an id is the problem's number)")
         if problem["kind"] == "text" and not (kind or row.get("kind")):
             problem["kind"] = open_kind
             is_open += 1
@@ -776,19 +735,18 @@ def download(name, limit=None):
 
     try:
         if name in AUTHORS_FILES:
-            page = f"{AUTHORS}/{AUTHORS_FILES[name][0]}"
-            return authors_rows(page, *AUTHORS_FILES[name])
+            file, names = AUTHORS_FILES[name]
+            page = f"{AUTHORS}/{file}"
+            return [take(names, row) for row in authors_rows(page, file)]
         data = DATA_SETS[name]
         page = f"https://huggingface.co/datasets/{data.repository}"
         return first_problems(data, min(data.size, limit or data.size))
-    except BadInput:  # a file of the cache is damaged
-        raise
     except (HTTPError, OSError, ValueError, KeyError) as error:  # KeyError: its fields have new names
         advice = "try again later, or give a .jsonl file of its problems"
         die(f"the data set {name} cannot be downloaded from {page} ({reason_of(error)}); {advice}")
 
 
-def authors_rows(url, file, size, names):
+def authors_rows(url, file):
     """Return the rows of a file of the authors' repository, which the Hub's cache keeps, as it does pages."""
     from huggingface_hub import cached_assets_path
     from huggingface_hub.utils import http_backoff
@@ -796,13 +754,9 @@ def authors_rows(url, file, size, names):
     path = cached_assets_path("scatr", namespace="martaknezevic/SCaTR", subfolder=COMMIT) / file
     if not path.is_file():
         response = http_backoff("GET", url, timeout=60)
-        if response.status_code != 200:
-            raise ValueError(f"it answers {response.status_code}")
-        lines = response.content.decode().strip().split("\n")
-        if len(lines) != size:
-            raise ValueError(f"it has {len(lines)} lines instead of {size}")
-        write_jsonl(path, map(json.loads, lines))
-    return [take(names, row) for row in read_jsonl(path)]
+        response.raise_for_status()
+        write_jsonl(path, map(json.loads, response.content.decode().strip().split("\n")))
+    return read_jsonl(path)
 
 
 def first_problems(data, wanted):
@@ -867,31 +821,21 @@ def normalise_problem(row: dict, where: str, number: int, kind: str | None = Non
         if not isinstance(problem.get(name, ""), str):
             die(f"{where}: the field {name!r} must be text")
     if "answer" in problem:
-        problem["answer"] = plain_answer(problem["answer"], where)
-    if "tests" in problem:
-        problem["tests"] = plain_tests(problem["tests"], where)
+        answer = problem["answer"]
+        texts = answer if isinstance(answer, list) else [answer]
+        if {*map(type, texts)} - {str, int, float}:
+            die(f"{where}: 'answer' must be a text, a number, or a list of such, any of which is right")
+        problem["answer"] = [*map(str, texts)] if isinstance(answer, list) else str(answer)
+    tests = problem.get("tests", "")
+    if not (isinstance(tests, str) or is_list_of_texts(tests) or are_pairs(tests)):
+        pairs = '{"inputs": [text, ...], "outputs": [text, ...]} with as many inputs as outputs'
+        die(f"{where}: 'tests' must be Python text, a list of such, or {pairs}")
     if problem["kind"] not in KINDS:
         die(f"{where}: the kind {problem['kind']!r} is none of {', '.join(KINDS)}")
     judged_by, other = ("tests", "answer") if problem["kind"] == "code" else ("answer", "tests")
     if other in problem and judged_by not in problem:
         die(f"{where}: {problem['kind']} is judged by the field {judged_by!r}, and there is only {other!r}")
     return problem
-
-
-def plain_answer(answer, where):
-    """Return the reference as text, or a list of texts, any of which is right."""
-    texts = answer if isinstance(answer, list) else [answer]
-    if {*map(type, texts)} - {str, int, float}:
-        die(f"{where}: 'answer' must be a text, a number, or a list of such, any of which is right")
-    return [*map(str, texts)] if isinstance(answer, list) else str(answer)
-
-
-def plain_tests(tests, where):
-    """Return tests: Python text, texts each of which runs by itself, or what a program reads and prints."""
-    if isinstance(tests, str) or is_list_of_texts(tests) or are_pairs(tests):
-        return tests
-    pairs = '{"inputs": [text, ...], "outputs": [text, ...]} with as many inputs as outputs'
-    die(f"{where}: 'tests' must be Python text, a list of such, or {pairs}")
 
 
 def are_pairs(tests):
@@ -906,6 +850,7 @@ def is_list_of_texts(value):
 # ---- Prompts and answers -----------------------------------------------------------------------------------
 
 TODAY = date(2025, 8, 5)  # the date in prompts whose template asks for today's: they must not change each day
+ASKS_FOR_TODAY = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")  # as gpt-oss's
 SYSTEM = {
     "math": "Solve the problem step by step. Put the final answer, and nothing else, in \\boxed{}.",
     "code": "Solve the task in Python. Give the whole program in one ```python code block.",
@@ -919,20 +864,18 @@ def encode_prompt(tokenizer, problem: dict, thinking: bool = True) -> list[int]:
 
 
 def encode_chat(tokenizer, problem: dict, thinking: bool = True) -> tuple[list, list]:
-    """Return (token ids of a problem's prompt, the messages in it).
-
-    A template that refuses a system message, as Gemma's does, gets its text within the first user message.
-    """
+    """Return (token ids of a prompt, its messages); a refused system text begins the first user message."""
     from jinja2 import TemplateError
 
     messages = messages_of(problem)
     if tokenizer.chat_template is None:
         return tokenizer("\n\n".join(message["content"] for message in messages))["input_ids"], messages
+    template = tokenizer.get_chat_template()
     options = {
         "add_generation_prompt": True,
         "enable_thinking": thinking,
         "reasoning_effort": "high" if thinking else "low",
-        "chat_template": with_fixed_date(tokenizer.get_chat_template()),
+        "chat_template": ASKS_FOR_TODAY.sub(lambda call: repr(TODAY.strftime(call[2])), template),
     }
     for accepted in (messages, without_system(messages)):
         try:
@@ -941,15 +884,6 @@ def encode_chat(tokenizer, problem: dict, thinking: bool = True) -> tuple[list, 
         except TemplateError as error:
             refused = error
     die(f"the model's chat template does not work: {refused}")
-
-
-def with_fixed_date(template):
-    """Return a template with TODAY in place of its calls of strftime_now("FORMAT"), as in gpt-oss's."""
-
-    def formatted(call):
-        return repr(TODAY.strftime(call["format"]))
-
-    return re.sub(r"strftime_now\(\s*(['\"])(?P<format>.*?)\1\s*\)", formatted, template)
 
 
 def messages_of(problem):
@@ -988,10 +922,7 @@ def without_system(messages):
 
 
 def sampling_defaults(model, tokenizer) -> dict:
-    """Return how the model's files say to sample it, and the tokens that end an answer.
-
-    What they do not say is off: transformers' own defaults, such as top-k 50, are not the authors'.
-    """
+    """Return how the model's files say to sample it, with what they do not say off, and its end tokens."""
     config = model.generation_config
     settings = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0}
     for name in settings:
@@ -1047,8 +978,6 @@ def loading(name: str):
 
     try:
         yield
-    except BadInput:
-        raise
     except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
         place = "" if Path(name).is_dir() else ", which is not a folder here,"
         die(f"model {name!r}{place} cannot be loaded: {reason_of(error)}")
@@ -1106,10 +1035,7 @@ def is_tiny(model) -> bool:
 
 
 def load_model(name: str, device: str | None = None, dtype: str = "auto", revision: str | None = None):
-    """Return (the model in eval mode, its tokenizer) from a folder or a Hub id.
-
-    Without a device a tiny model stays on the CPU, and another one goes to the first device there is.
-    """
+    """Return (the model in eval mode, its tokenizer); without a device a tiny model stays on the CPU."""
     files, tokenizer = load_tokenizer(name, revision)
     from transformers import AutoModelForCausalLM, Mxfp4Config, logging
 
@@ -1135,11 +1061,7 @@ def load_model(name: str, device: str | None = None, dtype: str = "auto", revisi
 
 @contextmanager
 def turn_to_load(name, device):
-    """Wait until no other process of this machine has the model in the host's memory on its way to a GPU.
-
-    Weights that are used as they are stored take none, as their file is mapped; joined experts and weights
-    that were quantised do.
-    """
+    """Wait until no other process here loads the model to a GPU: joined experts fill the host's memory."""
     if device == "cpu":
         yield
         return
@@ -1289,8 +1211,6 @@ class Scorer:
             self.module.eval()
 
     def __call__(self, hidden: torch.Tensor, features: torch.Tensor | None = None) -> torch.Tensor:
-        if self.takes_features and features is None:
-            raise TypeError("this scorer is called as scorer(hidden, features): see common.rollout_features")
         with torch.inference_mode():
             if self.parts:
                 logits = torch.stack([part(hidden[:, i]) for i, part in enumerate(self.parts)], 1)

@@ -286,8 +286,6 @@ def test_a_scorer_of_vector_and_statistics_is_fed_both_by_key(tmp_path):
     torch.testing.assert_close(mean, rollouts.features[train].nanmean(0))
     filled = np.append(mean[:28], features[5, 28])  # a missing statistic counts as the training mean
     torch.testing.assert_close(scorer(hidden[5:6], filled[None]), logits[5:6])
-    with pytest.raises(TypeError, match="rollout_features"):
-        scorer(hidden)
 
 
 def test_a_new_statistic_is_read_by_scorers_that_are_trained_anew_and_the_others_are_done(
