@@ -1,8 +1,4 @@
-"""What the numbered scripts share; not a program. In reading order:
-
-errors and progress, files, run folders, vectors, token statistics, problems and data sets (`DATA_SETS`),
-prompts, models, scorers, selection, tables.
-"""
+"""What the numbered scripts share; not a program."""
 
 from __future__ import annotations  # they name torch, which is imported when it is first used
 
@@ -20,9 +16,9 @@ import re
 import signal
 import sys
 import tempfile
+from collections import Counter, namedtuple
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import date
 from functools import cache, partial
 from pathlib import Path
@@ -41,9 +37,8 @@ class Later:
         self.package = package
 
     def __getattr__(self, name):
-        value = getattr(importlib.import_module(self.package), name)
-        setattr(self, name, value)  # from now on it is found without this method
-        return value
+        value = self.__dict__[name] = getattr(importlib.import_module(self.package), name)
+        return value  # from now on it is found without this method
 
 
 np = Later("numpy")
@@ -112,6 +107,10 @@ def progress(items: Iterable | None = None, total: int | None = None, desc: str 
 
 # ---- Files -------------------------------------------------------------------------------------------------
 
+MADE_BY = {"meta.json": "01_generate.py", "rollouts.jsonl": "01_generate.py", "labels.jsonl": "02_label.py"}
+WHEN_DAMAGED = "if 01 to 05 made it, delete it and run that script again"
+ONE_A_LINE = f"give one object a line; {WHEN_DAMAGED}"
+
 
 @contextmanager
 def atomic(path: str | Path, mode: str = "w"):
@@ -121,9 +120,6 @@ def atomic(path: str | Path, mode: str = "w"):
     temporary = path.with_name(f"{of_this_machine}{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        for left in path.parent.glob(f"{glob.escape(of_this_machine)}*.tmp"):
-            if not Path("/proc", left.name.split(".")[-2]).exists():
-                left.unlink(missing_ok=True)  # of a process that was killed
         with open(temporary, mode, encoding=None if "b" in mode else "utf-8") as file:
             yield file
             file.flush()
@@ -133,8 +129,9 @@ def atomic(path: str | Path, mode: str = "w"):
         reason = reason_of(error.__context__ or error)  # torch.save wraps a full disk's
         die(f"cannot write {path}: {reason}; make room or choose another place, run again")
     finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        for left in path.parent.glob(f"{glob.escape(of_this_machine)}*.tmp"):  # also of killed processes
+            if left == temporary or not Path("/proc", left.name.split(".")[-2]).exists():
+                left.unlink(missing_ok=True)
 
 
 def write_json(path: str | Path, value: dict):
@@ -188,18 +185,10 @@ def open_text(path):
         die(f"{path}: not JSON in UTF-8 text ({error})")
 
 
-MADE_BY = {"meta.json": "01_generate.py", "rollouts.jsonl": "01_generate.py", "labels.jsonl": "02_label.py"}
-WHEN_DAMAGED = "if 01 to 05 made it, delete it and run that script again"
-ONE_A_LINE = f"give one object a line; {WHEN_DAMAGED}"
-
-
 def parse(text, where, advice=ONE_A_LINE):
     try:
-        value = json.loads(text, parse_constant=lambda name: die(f"{where}: JSON has no {name}; write null"))
-        if "\\u" in text:
-            json.dumps(value, ensure_ascii=False).encode()  # raises for half of a surrogate pair
-        return value
-    except (ValueError, RecursionError) as error:
+        return json.loads(text, parse_constant=lambda name: die(f"{where}: JSON has no {name}; write null"))
+    except ValueError as error:
         die(f"{where}: not JSON ({error}); {advice}")
 
 
@@ -222,8 +211,7 @@ def load_pt(path: str | Path):
     try:
         return load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # torch raises half a dozen types for a torn or foreign file
-        what = f"damaged, or not a .pt file of these scripts ({type(error).__name__})"
-        die(f"{path}: {what}; {WHEN_DAMAGED}")
+        die(f"{path}: damaged, or not of these scripts ({type(error).__name__}); {WHEN_DAMAGED}")
 
 
 def reason_of(error: Exception) -> str:
@@ -259,10 +247,9 @@ def sampling_of(meta: dict) -> dict:
 
 def model_name(name: str) -> str:
     """Return the last part of a Hub id or a folder; of a cached models--ORG--NAME/snapshots/HASH NAME."""
-    path = Path(name).resolve() if Path(name).is_dir() else Path(name)
-    if path.parent.name == "snapshots":
-        return path.parent.parent.name.rpartition("--")[2]
-    return path.name
+    path = Path(name).resolve()
+    is_cached = path.parent.name == "snapshots"
+    return path.parent.parent.name.rpartition("--")[2] if is_cached else path.name
 
 
 def model_stamp(name: str, revision: str | None = None) -> str | None:
@@ -313,7 +300,8 @@ def check_same_model(made: dict[object, dict]):
     stamps = {content.get("model_stamp") for content in made.values()}
     models = {(model_name(content["model"]), content["n_layers"]) for content in made.values()}
     if len(models if None in stamps else stamps) > 1:
-        said = [f"{where} is of {of['model']!r} ({of['n_layers']} layers)" for where, of in made.items()]
+        is_of = "is of the model {model!r} ({n_layers} layers)"
+        said = [f"{where} {is_of.format_map(content)}" for where, content in made.items()]
         die(f"{', '.join(said)}; take those of one model")
 
 
@@ -430,11 +418,7 @@ def vector_key(name: str, n_layers: int) -> tuple[int, str]:
 
 
 def watch_layers(model, layers: list[int], keep: Callable) -> list:
-    """Register hooks that call keep(column, hidden states [B, T, d]), column by column of `layers`.
-
-    `layers` are indices of `hidden_states`: L is the final norm's output, every other one the input of the
-    block with that number.
-    """
+    """Register hooks that call keep(column, hidden states [B, T, d]) for `layers`, column by column."""
     body = model.get_decoder()
     n_layers = model.config.get_text_config().num_hidden_layers
     if len(getattr(body, "layers", ())) != n_layers or not hasattr(body, "norm"):
@@ -450,7 +434,7 @@ def watch_layers(model, layers: list[int], keep: Callable) -> list:
 
 
 def keep_states(keep, column, module, inputs, output=None):
-    """Keep, as a hook, what goes into a module or, if it runs after the module, what comes out."""
+    """Keep, as a hook, what goes into a block, or what comes out of the final norm."""
     states = inputs[0] if output is None else output
     if states.ndim == 4 and hasattr(module, "config"):  # Gemma 3n's attention reads the active one of several
         states = states[module.config.altup_active_idx]
@@ -480,8 +464,7 @@ def open_hidden(run: str | Path, vector: str) -> tuple[dict, int | list]:
 def read_inputs(run: str | Path, vector: str) -> tuple[list, Callable]:
     """Return (keys, fetch): fetch(a slice of rows) gives float32 [rows, d], of several vectors [rows, S, d].
 
-    vector: a name, or `all/eos` for every layer at that token, or `last10` or `special` of extra.pt, where an
-    absent position is all zero.
+    vector: a name, `all/eos` for all layers, or one of EXTRA_INPUTS, whose absent positions are all zero.
     """
     if vector in EXTRA_INPUTS:
         path = Path(run) / "extra.pt"
@@ -527,16 +510,12 @@ STATISTICS = {  # name -> its values [T] for the T steps of a trace; see `confid
 AGGREGATIONS = ("avg", "tail", "lowest", "bottom10")
 LOWER_IS_BETTER = ("entropy",)
 RULES = tuple(f"{name}/{way}" for name in STATISTICS for way in AGGREGATIONS)
-# Stands beside statistics, and in scorers that read them. Where it is another one they are computed again:
-# the text must change when a rule changes its meaning.
+# Where another one stands beside statistics they are computed again: change the text when a rule changes
 RULES_STAMP = stamp(RULES, "a window ends at each token")
 
 
 def token_stats(logits: torch.Tensor, tokens: torch.Tensor, likeliest: torch.Tensor | None = None):
-    """Return [B, 12] for a step: the 10 largest log-probabilities, the sampled token's, the mean of all.
-
-    likeliest [B, 10 or more]: the tokens with the largest logits, where they are known already.
-    """
+    """Return [B, 12]: the 10 largest log-probabilities (of `likeliest`), the sampled one's, all's mean."""
     log_p = logits.log_softmax(-1)
     top = log_p.topk(TOP_K).values if likeliest is None else log_p.gather(1, likeliest[:, :TOP_K])
     kept = [top, log_p.gather(1, tokens[:, None]), log_p.mean(-1, keepdim=True)]
@@ -544,11 +523,7 @@ def token_stats(logits: torch.Tensor, tokens: torch.Tensor, likeliest: torch.Ten
 
 
 def confidence(stats: np.ndarray, vocab_size: int) -> dict:
-    """Return {rule: value} for the token_stats [T, 12] of a trace: each statistic, aggregated in each way.
-
-    A window ends at each token and holds the last WINDOW tokens up to it, so that the first ones are shorter.
-    Without a token all values are None, and so are statistics of numbers that an engine does not give.
-    """
+    """Return {rule: value} of the token_stats [T, 12] of a trace; None where an engine gives no numbers."""
     if len(stats) == 0:
         return dict.fromkeys(RULES)
     stats = np.asarray(stats, dtype=np.float64)
@@ -565,7 +540,7 @@ def confidence(stats: np.ndarray, vocab_size: int) -> dict:
     sign = np.array([-1.0 if name in LOWER_IS_BETTER else 1.0 for name in STATISTICS])
     sums = np.vstack([np.zeros(len(STATISTICS)), np.cumsum(values * sign, 0)])
     ends = np.arange(1, len(values) + 1)
-    begins = np.maximum(ends - WINDOW, 0)
+    begins = np.maximum(ends - WINDOW, 0)  # a window ends at each token, so that the first ones are shorter
     windows = (sums[ends] - sums[begins]) / (ends - begins)[:, None]
     windows = np.sort(windows, 0)  # the least confident first
     ways = {
@@ -614,6 +589,7 @@ def read_features(run: str | Path, keys: list) -> torch.Tensor:
 
 # ---- Problems: data sets by name, files by path ------------------------------------------------------------
 
+KINDS = ("code", "math", "text")
 OTHER_NAMES = {  # of data sets, for fields of ours
     "problem_id": "id", "task_id": "id", "unique_id": "id", "problem_idx": "id", "ID": "id",
     "question": "prompt", "problem": "prompt", "Problem": "prompt", "Answer": "answer", "test": "tests",
@@ -655,18 +631,9 @@ def openthoughts_code_problem(row):
     return {"id": f"code/{row['row_idx']}", "prompt": prompt, "tests": tests}
 
 
-@dataclass
-class DataSet:
-    """Where a data set is on the Hub, and how problems are made of its rows."""
-
-    size: int  # how many problems; of a data set with more rows they are drawn
-    to_problem: Callable  # from a row to a problem as in a person's own file, or None to leave the row out
-    repository: str
-    config: str
-    split: str
-    where: str = ""  # a condition on rows in the language of the Hub's server
-
-
+# A data set on the Hub. size: how many problems, which are drawn if there are more rows. to_problem: from a
+# row to a problem as in a person's own file, or None to leave it out. where: the server's condition on rows
+DataSet = namedtuple("DataSet", "size to_problem repository config split where", defaults=("",))
 MATHS = ("id", "prompt", "answer")
 PROGRAMS = ("id", "prompt", "entry_point", "tests")
 SOLVED = (*PROGRAMS, "prelude", "solution")
@@ -690,43 +657,35 @@ COMBINED = {"aime": ("aime24", "aime25"), "openthoughts": ("openthoughts-math", 
 
 
 def load_problems(dataset: str, limit: int | None = None, kind: str | None = None) -> list[dict]:
-    """Return the problems of a named data set or a file, the first `limit`; kind: of those without one."""
-    name = str(dataset)
+    """Return the problems of a named data set or a file, the first `limit`; kind: of those without one.
+
+    Those without kind, answer and tests take the kind of the others, if these have one. So a problem stays
+    what it is when its answer is corrected or taken out.
+    """
     known = [*DATA_SETS, *AUTHORS_FILES, *COMBINED]
-    if name in known:
-        rows = [row for part in COMBINED.get(name, [name]) for row in download(part, limit)]
+    if dataset in known:
+        rows = [row for part in COMBINED.get(dataset, [dataset]) for row in download(part, limit)]
     elif Path(dataset).is_file():
         rows = read_jsonl(dataset)
     else:
-        die(f"unknown data set {name!r}: there is no such file, and the known names are {', '.join(known)}")
-    return check_problems(rows, name, kind)[:limit]
-
-
-def check_problems(rows, dataset, kind=None):
-    """Return checked problems, of which those without kind, answer and tests take the kind of the others.
-
-    So a problem stays what it is when its answer is corrected or taken out.
-    """
+        die(f"unknown data set '{dataset}': there is no such file; the known names are {', '.join(known)}")
     problems = [normalise_problem(row, f"{dataset}, problem {n}", n, kind) for n, row in enumerate(rows, 1)]
     if not problems:
         die(f"{dataset}: there are no problems in it")
+    [(id, count)] = Counter(problem["id"] for problem in problems).most_common(1)
+    if count > 1:
+        die(f"{dataset}: {count} problems have the id {id!r}; give each its own (without one it is a number)")
     kinds = {problem["kind"] for problem in problems if "answer" in problem or "tests" in problem}
     open_kind = kinds.pop() if len(kinds) == 1 else "text"
-    numbers = {}  # id -> the number of the problem that has it
     is_open = 0
-    for number, (problem, row) in enumerate(zip(problems, rows), 1):
-        first = numbers.setdefault(problem["id"], number)
-        if first != number:
-            both = f"problems {first} and {number} both have the id {problem['id']!r}"
-            die(f"{dataset}: {both}; give each its own (without any an id is the problem's number)")
+    for problem, row in zip(problems, rows):
         if problem["kind"] == "text" and not (kind or row.get("kind")):
             problem["kind"] = open_kind
             is_open += 1
     if is_open:
-        counts = f"{is_open} of {len(problems)} problems have no answer, tests or kind"
-        how = f"they are asked as {open_kind}; --kind or a field changes it"
-        print(f"{dataset}: {counts}: {how}", file=sys.stderr)
-    return problems
+        how = f"have no answer, tests or kind: they are asked as {open_kind}; --kind or a field changes it"
+        print(f"{dataset}: {is_open} of {len(problems)} problems {how}", file=sys.stderr)
+    return problems[:limit]
 
 
 def download(name, limit=None):
@@ -767,10 +726,8 @@ def first_problems(data, wanted):
         random.Random(42).shuffle(offsets)
     problems = []
     for offset in offsets:
-        for item in hub_page(data, offset)["rows"]:
-            problem = data.to_problem(item["row"] | {"row_idx": item["row_idx"]})
-            if problem is not None:
-                problems.append(problem)
+        rows = [item["row"] | {"row_idx": item["row_idx"]} for item in hub_page(data, offset)["rows"]]
+        problems += filter(None, map(data.to_problem, rows))
         if len(problems) >= wanted:
             return problems[:wanted]
     raise ValueError(f"it has {len(problems)} problems instead of {wanted}")
@@ -785,10 +742,8 @@ def hub_page(data, offset):
     path = cached_assets_path("scatr", namespace=data.repository, subfolder=folder) / f"{offset}.json"
     if path.is_file():
         return read_json(path)
-    query = {"dataset": data.repository, "config": data.config, "split": data.split}
-    query |= {"offset": offset, "length": PAGE}
-    if data.where:
-        query["where"] = data.where
+    query = {"dataset": data.repository, "config": data.config, "split": data.split, "offset": offset}
+    query |= {"length": PAGE} | ({"where": data.where} if data.where else {})
     url = f"{ROWS_SERVER}/{'filter' if data.where else 'rows'}"
     response = http_backoff("GET", url, params=query, headers=build_hf_headers(), timeout=60)
     hf_raise_for_status(response)
@@ -798,9 +753,6 @@ def hub_page(data, offset):
         raise ValueError(f"the server did not give all of the rows from row {offset} on")
     write_json(path, page)
     return page
-
-
-KINDS = ("code", "math", "text")
 
 
 def normalise_problem(row: dict, where: str, number: int, kind: str | None = None) -> dict:
@@ -870,16 +822,17 @@ def encode_chat(tokenizer, problem: dict, thinking: bool = True) -> tuple[list, 
     messages = messages_of(problem)
     if tokenizer.chat_template is None:
         return tokenizer("\n\n".join(message["content"] for message in messages))["input_ids"], messages
-    template = tokenizer.get_chat_template()
-    options = {
-        "add_generation_prompt": True,
-        "enable_thinking": thinking,
-        "reasoning_effort": "high" if thinking else "low",
-        "chat_template": ASKS_FOR_TODAY.sub(lambda call: repr(TODAY.strftime(call[2])), template),
-    }
-    for accepted in (messages, without_system(messages)):
+    template = ASKS_FOR_TODAY.sub(lambda call: repr(TODAY.strftime(call[2])), tokenizer.get_chat_template())
+    chats = [messages]
+    if len(messages) > 1 and messages[0]["role"] == "system":
+        system, first, *others = messages
+        chats.append([first | {"content": f"{system['content']}\n\n{first['content']}"}, *others])
+    for accepted in chats:
         try:
-            encoded = tokenizer.apply_chat_template(accepted, return_dict=True, **options)
+            encoded = tokenizer.apply_chat_template(
+                accepted, chat_template=template, add_generation_prompt=True, return_dict=True,
+                enable_thinking=thinking, reasoning_effort="high" if thinking else "low",
+            )  # fmt: skip
             return encoded["input_ids"], accepted
         except TemplateError as error:
             refused = error
@@ -913,14 +866,6 @@ def asked_otherwise(asked: list[str], scorer: Scorer, prompts: str | None = None
     return changed
 
 
-def without_system(messages):
-    """Return the chat with the system message's text in front of the first user message's."""
-    if len(messages) < 2 or messages[0]["role"] != "system":
-        return messages
-    system, first, *others = messages
-    return [first | {"content": f"{system['content']}\n\n{first['content']}"}, *others]
-
-
 def sampling_defaults(model, tokenizer) -> dict:
     """Return how the model's files say to sample it, with what they do not say off, and its end tokens."""
     config = model.generation_config
@@ -949,8 +894,7 @@ def pick_device(name: str | None = None) -> str:
         try:
             torch.empty(0, device=name)
         except (RuntimeError, AssertionError) as error:  # no such device, or torch is built without it
-            reason = reason_of(error)[:100]
-            die(f"--device {name}: torch cannot use it here ({reason}); leave --device out, or say cpu")
+            die(f"--device {name}: torch cannot use it here ({reason_of(error)[:100]}); take another")
     if name.startswith("cuda"):
         torch.backends.cuda.enable_cudnn_sdp(False)  # cuDNN plans anew for each length, and all lengths occur
     return name
@@ -960,8 +904,7 @@ def device_name(device: str | torch.device) -> str:
     """Return the hardware that a measured time is reported for."""
     if torch.device(device).type == "cuda":
         return torch.cuda.get_device_name(device)
-    threads = torch.get_num_threads()
-    return f"{device}, {threads} thread{'s' * (threads > 1)}"
+    return f"{device}, {torch.get_num_threads()} thread(s)"
 
 
 def pick_dtype(dtype: str, device: str) -> torch.dtype | str:
@@ -979,8 +922,7 @@ def loading(name: str):
     try:
         yield
     except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
-        place = "" if Path(name).is_dir() else ", which is not a folder here,"
-        die(f"model {name!r}{place} cannot be loaded: {reason_of(error)}")
+        die(f"model {name!r} is no folder here, or cannot be loaded: {reason_of(error)}")
 
 
 def is_out_of_memory(error: Exception) -> bool:
@@ -1046,7 +988,7 @@ def load_model(name: str, device: str | None = None, dtype: str = "auto", revisi
     options = {"dtype": pick_dtype(dtype, chosen), "revision": revision}
     if quantization.get("quant_method") == "mxfp4":  # gpt-oss; its kernels would need one more package
         options["quantization_config"] = Mxfp4Config(dequantize=True)
-    with loading(name), turn_to_load(name, chosen):
+    with loading(name), turn_to_load(name) if chosen != "cpu" else nullcontext():
         model = AutoModelForCausalLM.from_pretrained(name, **options)
         if device is None and chosen != "cpu" and is_tiny(model):
             print(f"{name}: so small a model stays on the CPU; --device cuda moves it", file=sys.stderr)
@@ -1060,11 +1002,8 @@ def load_model(name: str, device: str | None = None, dtype: str = "auto", revisi
 
 
 @contextmanager
-def turn_to_load(name, device):
-    """Wait until no other process here loads the model to a GPU: joined experts fill the host's memory."""
-    if device == "cpu":
-        yield
-        return
+def turn_to_load(name):
+    """Wait until no other process here loads the model: joined experts fill the host's memory meanwhile."""
     with open(Path(tempfile.gettempdir(), f"loading-{stamp(name, os.getuid())}"), "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -1087,9 +1026,7 @@ def causal_attention(module, q, k, v, mask=None, scaling=None, sliding_window=No
     Padding is on the right, where no real token attends to it. `s_aux` [H] is the score of a sink (gpt-oss).
     """
     # Keys are repeated, as with grouped heads and a mask CUDA would hold all scores [B, H, T, T] in memory
-    groups = q.shape[1] // k.shape[1]
-    k = k.repeat_interleave(groups, 1)
-    v = v.repeat_interleave(groups, 1)
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
     width = v.shape[-1]
     sinks = int(s_aux is not None)
     if sinks:  # a token in front with value 0, whose score is the sink by one more dimension
@@ -1120,10 +1057,7 @@ STUDIES = ("layers", "fraction", "designs", "mixed", "halves")  # 03 trains thei
 
 
 def build_scorer(design: str, config: dict, shape: tuple, features: int = 0) -> torch.nn.Module:
-    """Return an untrained module that gives one logit for each row.
-
-    shape: that of a row, (d,) or (positions, d). Of d the last `features` are token statistics.
-    """
+    """Return an untrained module: rows of a shape (d,) or (S, d), d with `features` statistics -> logits."""
     if design.startswith("transformer"):
         return transformer(config, *shape)
     knobs = [config[name] for name in ("hidden", "dropout", "input_dropout", "batch_norm")]
@@ -1186,12 +1120,11 @@ def transformer(config, positions, width):
 
 
 class Scorer:
-    """scorer.pt as a function: vectors [R, d] or [R, S, d] of any float type -> logits [R], higher is better.
+    """scorer.pt as a function on the CPU: vectors [R, d] or [R, S, d] of any float type -> logits [R].
 
-    A scorer whose `takes_features` is true (SCaTR+) also needs features [R, 29], whose rows are what
-    rollout_features(conf, n_tokens) gives; other scorers ignore them. `checkpoint` is the file's content.
-    An ensemble mixes its parts, one for each layer. `log_weight` is for probability(), which says why, and
-    `learned` has the text_stamp of each problem that it was trained or validated on. It works on the CPU.
+    If `takes_features` (SCaTR+) it needs features [R, 29], whose rows rollout_features(conf, n_tokens) gives.
+    `checkpoint` is the file's content, `log_weight` is for probability(), and `learned` has the text_stamp of
+    each problem that it was trained or validated on. An ensemble mixes its parts, one for each layer.
     """
 
     def __init__(self, checkpoint: dict):
@@ -1222,11 +1155,7 @@ class Scorer:
 
 
 def probability(logits: torch.Tensor, log_weight: float) -> torch.Tensor:
-    """Return how likely answers with these logits are right.
-
-    The loss counts a right answer pos_weight times, so logits are too high by the logarithm of that weight.
-    Scores and votes keep it, as in the paper.
-    """
+    """Return how likely answers are right: without the loss's weight of right ones, which scores keep."""
     return (logits - log_weight).sigmoid()
 
 

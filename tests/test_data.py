@@ -239,15 +239,14 @@ MISTAKES = {  # what the error says -> the file
     "own, problem 2: 'answer' must be a text, a number, or a list of such, any of which is right":
         '{"prompt": "x", "answer": 1}\n{"prompt": "x", "answer": true}',
     "'messages' must be a list": '{"messages": [{"role": "user", "content": null}]}',
-    "own: problems 1 and 2 both have the id '2'; give each its own (without any":
+    "own: 2 problems have the id '2'; give each its own (without one it is a number)":
         '{"prompt": "x", "id": 2}\n{"prompt": "y"}',
-    "own: problems 1 and 3 both have the id '1'; give each its own":
+    "own: 2 problems have the id '1'; give each its own":
         '{"prompt": "x", "id": 1}\n{"prompt": "x", "id": 7}\n{"prompt": "x", "id": "1"}',
     "problem 1: 'prompt' or 'messages' is missing; it has only query": '{"query": "x"}',
     "problem 1: the field 'prompt' must be text": '{"prompt": ["x"]}',
     "own:3: not JSON (": '{"prompt": "x"}\n\n{"prompt": \n',
     "own:1: JSON has no NaN; write null": '{"prompt": "x", "answer": NaN}',
-    "own: not JSON ('utf-8' codec can't encode": '[{"prompt": "\\ud800"}]',  # half of a surrogate pair
     "own: not JSON in UTF-8 text ('utf-8' codec can't decode": '{"prompt": "\udcff"}',
 }  # fmt: skip
 

@@ -131,7 +131,7 @@ def test_processes_load_a_model_on_its_way_to_a_gpu_one_after_another(monkeypatc
 
     monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", watched)
     other = threading.Thread(target=common.load_model, args=(name, "meta"))
-    with common.turn_to_load(name, "meta"):
+    with common.turn_to_load(name):
         other.start()
         common.load_model(name, "cpu")
         other.join(1)
