@@ -372,8 +372,7 @@ def text_stamp(problem: dict) -> str:
 
 def texts_of(run: str | Path) -> dict:
     """Return {id: text_stamp} of the problems of a run."""
-    rows = each_row(Path(run) / "problems.jsonl", needs=("id", "prompt"))
-    return {row["id"]: text_stamp(row) for row in rows}
+    return {row["id"]: text_stamp(row) for row in each_row(Path(run) / "problems.jsonl")}
 
 
 def check_same_problems(run: str | Path, rollouts: list[dict]) -> dict:
@@ -425,11 +424,10 @@ def watch_layers(model, layers: list[int], keep: Callable) -> list:
         die(f"{type(model).__name__} has no `layers` and `norm` to read vectors of {n_layers} layers from")
     hooks = []
     for column, index in enumerate(layers):
-        call = partial(keep_states, keep, column)
-        if index == len(body.layers):
-            hooks.append(body.norm.register_forward_hook(call))
-        else:
-            hooks.append(body.layers[index].register_forward_pre_hook(call))
+        register = body.norm.register_forward_hook
+        if index < n_layers:
+            register = body.layers[index].register_forward_pre_hook
+        hooks.append(register(partial(keep_states, keep, column)))
     return hooks
 
 
@@ -541,8 +539,7 @@ def confidence(stats: np.ndarray, vocab_size: int) -> dict:
     sums = np.vstack([np.zeros(len(STATISTICS)), np.cumsum(values * sign, 0)])
     ends = np.arange(1, len(values) + 1)
     begins = np.maximum(ends - WINDOW, 0)  # a window ends at each token, so that the first ones are shorter
-    windows = (sums[ends] - sums[begins]) / (ends - begins)[:, None]
-    windows = np.sort(windows, 0)  # the least confident first
+    windows = np.sort((sums[ends] - sums[begins]) / (ends - begins)[:, None], 0)  # the least confident first
     ways = {
         "avg": values.mean(0),
         "tail": values[-TAIL:].mean(0),
@@ -1173,9 +1170,7 @@ def standardise(x: torch.Tensor, scale: list | None) -> torch.Tensor:
         return x
     mean, deviation = scale
     scaled = (x - mean) / deviation
-    if x.ndim == 2:
-        return scaled
-    return scaled * (x != 0).any(-1, keepdim=True)
+    return scaled if x.ndim == 2 else scaled * (x != 0).any(-1, keepdim=True)
 
 
 def with_features(x: torch.Tensor, features: torch.Tensor, scale: list) -> torch.Tensor:
@@ -1192,9 +1187,8 @@ def load_scorer(path: str | Path) -> Scorer:
 
 def check_scorer_fits(scorer: Scorer, meta: dict, path: str | Path):
     """Refuse a scorer of another model or of other token statistics. score_run checks the vector's width."""
-    checkpoint = scorer.checkpoint
-    check_same_model({path: checkpoint, "the run": meta})
-    if scorer.takes_features and checkpoint.get("rules") != RULES_STAMP:
+    check_same_model({path: scorer.checkpoint, "the run": meta})
+    if scorer.takes_features and scorer.checkpoint.get("rules") != RULES_STAMP:
         die(f"{path}: made for other token statistics than there are now; train it again")
 
 
