@@ -129,9 +129,10 @@ def atomic(path: str | Path, mode: str = "w"):
         reason = reason_of(error.__context__ or error)  # torch.save wraps a full disk's
         die(f"cannot write {path}: {reason}; make room or choose another place, run again")
     finally:
-        for left in path.parent.glob(f"{glob.escape(of_this_machine)}*.tmp"):  # also of killed processes
-            if left == temporary or not Path("/proc", left.name.split(".")[-2]).exists():
-                left.unlink(missing_ok=True)
+        with suppress(OSError):
+            for left in path.parent.glob(f"{glob.escape(of_this_machine)}*.tmp"):  # also of killed processes
+                if left == temporary or not Path("/proc", left.name.split(".")[-2]).exists():
+                    left.unlink(missing_ok=True)
 
 
 def write_json(path: str | Path, value: dict):
@@ -508,7 +509,7 @@ STATISTICS = {  # name -> its values [T] for the T steps of a trace; see `confid
 AGGREGATIONS = ("avg", "tail", "lowest", "bottom10")
 LOWER_IS_BETTER = ("entropy",)
 RULES = tuple(f"{name}/{way}" for name in STATISTICS for way in AGGREGATIONS)
-# Where another one stands beside statistics they are computed again: change the text when a rule changes
+# Beside statistics, and in scorers of them. Others are computed again: change the text with a rule's meaning
 RULES_STAMP = stamp(RULES, "a window ends at each token")
 
 
