@@ -56,10 +56,10 @@ def main():
         else:
             picks, reason, by = pick_without_scorer(run, strategies[-1])
         answers = write_answers(run, picks)
-        labels = [row["label"] for row in answers if row.get("label") is not None]
-        right = f"{sum(labels)} of {len(labels)} judged answers are right"
-        print(*map(in_brief, answers[:SHOWN]), right, sep="\n\n")
-        print(f"\n{run.path / 'answers.jsonl'}: {len(answers)} answers, one a problem, picked by")
+        labels = [row["label"] for row in answers if "label" in row]
+        right = f", {sum(labels)} of {len(labels)} judged ones right" if labels else ""
+        print(*map(in_brief, answers[:SHOWN]), sep="\n\n")
+        print(f"\n{run.path / 'answers.jsonl'}: {len(answers)} answers, one a problem{right}, picked by")
         print(f"{reason}\nthe scorer that picked: {by}")
 
 
@@ -215,7 +215,8 @@ def write_answers(run, picks):
     return answers
 
 
-def in_brief(row):  # of answers.jsonl
+def in_brief(row):
+    """Return a row of answers.jsonl as a person reads it."""
     question = textwrap.shorten(row["prompt"], WIDTH)
     answer = row["answer"] or f"(no answer found) ... {row['response'][-WIDTH:]}"
     lines = [f"    {line}" for line in answer.strip().splitlines()[:LINES]]
@@ -230,9 +231,8 @@ def parse_args(words=None):
     add("--scorer", nargs="+", type=Path, default=[], metavar="PT", help="scorers of 03_train_scorer.py")
     add("--strategy", choices=common.STRATEGIES, help="for answers.jsonl (default: see above)")
     args = parser.parse_args(words)
-    names = {path.stem for path in args.scorer}
-    if len(names) != len(args.scorer):
-        common.die(f"--scorer: {len(args.scorer)} files but only {len(names)} names, which scores take over")
+    if len({path.stem for path in args.scorer}) < len(args.scorer):
+        common.die("--scorer: two files have one name, which their scores would take over")
     return args
 
 

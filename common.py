@@ -1,4 +1,4 @@
-"""What the numbered scripts share; not a program."""
+"""What the numbered scripts share; not a program. The headings name its parts, in reading order."""
 
 from __future__ import annotations  # they name torch, which is imported when it is first used
 
@@ -75,7 +75,8 @@ def entry(main: Callable, kept: str):
         main()
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of the output has ended, as `head` does
-        os._exit(1)  # without a last flush
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush when Python ends
+        raise SystemExit(1) from None
     except (BadInput, ModuleNotFoundError) as error:
         advice = ""
         if isinstance(error, ModuleNotFoundError):
@@ -126,8 +127,10 @@ def atomic(path: str | Path, mode: str = "w"):
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except (OSError, RuntimeError) as error:
-        reason = reason_of(error.__context__ or error)  # torch.save wraps a full disk's
-        die(f"cannot write {path}: {reason}; make room or choose another place, run again")
+        cause = error if isinstance(error, OSError) else error.__context__  # torch.save wraps a full disk's
+        if not isinstance(cause, OSError):
+            raise
+        die(f"cannot write {path}: {reason_of(cause)}; make room or choose another place, run again")
     finally:
         with suppress(OSError):
             for left in path.parent.glob(f"{glob.escape(of_this_machine)}*.tmp"):  # also of killed processes
@@ -188,8 +191,11 @@ def open_text(path):
 
 def parse(text, where, advice=ONE_A_LINE):
     try:
-        return json.loads(text, parse_constant=lambda name: die(f"{where}: JSON has no {name}; write null"))
-    except ValueError as error:
+        value = json.loads(text, parse_constant=lambda name: die(f"{where}: JSON has no {name}; write null"))
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode()  # raises for half of a surrogate pair
+        return value
+    except (ValueError, RecursionError) as error:
         die(f"{where}: not JSON ({error}); {advice}")
 
 
@@ -289,7 +295,10 @@ def model_folder(name: str, revision: str | None = None) -> Path | None:
 
 
 def read_samples(path):
-    """Return the size of a file, and a kilobyte from 65 places, as a merged adapter changes only some."""
+    """Return the size of a file, and a kilobyte from each of 65 places between its beginning and its end.
+
+    The beginning of weights is a table of names, and merged adapters may leave their end as it was.
+    """
     content = np.memmap(path, mode="r")
     last = max(0, len(content) - 1024)
     samples = [content[last * i // 64 :][:1024].tobytes() for i in range(65)]
@@ -509,12 +518,16 @@ STATISTICS = {  # name -> its values [T] for the T steps of a trace; see `confid
 AGGREGATIONS = ("avg", "tail", "lowest", "bottom10")
 LOWER_IS_BETTER = ("entropy",)
 RULES = tuple(f"{name}/{way}" for name in STATISTICS for way in AGGREGATIONS)
-# Beside statistics, and in scorers of them. Others are computed again: change the text with a rule's meaning
+# Stands beside statistics, and in scorers that read them. Where it is another one they are computed again:
+# the text must change when a rule changes its meaning.
 RULES_STAMP = stamp(RULES, "a window ends at each token")
 
 
 def token_stats(logits: torch.Tensor, tokens: torch.Tensor, likeliest: torch.Tensor | None = None):
-    """Return [B, 12]: the 10 largest log-probabilities (of `likeliest`), the sampled one's, all's mean."""
+    """Return [B, 12] for a step: the 10 largest log-probabilities, the sampled token's, the mean of all.
+
+    likeliest [B, 10 or more]: the tokens with the largest logits, where they are known already.
+    """
     log_p = logits.log_softmax(-1)
     top = log_p.topk(TOP_K).values if likeliest is None else log_p.gather(1, likeliest[:, :TOP_K])
     kept = [top, log_p.gather(1, tokens[:, None]), log_p.mean(-1, keepdim=True)]
@@ -522,7 +535,10 @@ def token_stats(logits: torch.Tensor, tokens: torch.Tensor, likeliest: torch.Ten
 
 
 def confidence(stats: np.ndarray, vocab_size: int) -> dict:
-    """Return {rule: value} of the token_stats [T, 12] of a trace; None where an engine gives no numbers."""
+    """Return {rule: value} for the token_stats [T, 12] of a trace: each statistic, aggregated in each way.
+
+    Without a token all values are None, and so are statistics of numbers that an engine does not give.
+    """
     if len(stats) == 0:
         return dict.fromkeys(RULES)
     stats = np.asarray(stats, dtype=np.float64)
@@ -564,7 +580,10 @@ def rollout_features(conf: dict, n_tokens: float) -> np.ndarray:
 
 
 def with_confidence(run: str | Path, rollouts: Iterable) -> Iterator:
-    """Yield (row, {rule: value}) for all rollouts of a run, from tokens.pt where 01 wrote by other rules."""
+    """Yield (row, {rule: value}) for each of all rollouts of a run, in the order of its files.
+
+    The values are those that 01 wrote, or are computed from tokens.pt where it wrote them by other rules.
+    """
     meta = read_meta(run)
     tokens = None if meta.get("rules") == RULES_STAMP else load_pt(Path(run) / "tokens.pt")
     for place, row in enumerate(rollouts):
@@ -814,7 +833,10 @@ def encode_prompt(tokenizer, problem: dict, thinking: bool = True) -> list[int]:
 
 
 def encode_chat(tokenizer, problem: dict, thinking: bool = True) -> tuple[list, list]:
-    """Return (token ids of a prompt, its messages); a refused system text begins the first user message."""
+    """Return (token ids of a problem's prompt, the messages in it).
+
+    A template that refuses a system message, as Gemma's does, gets its text within the first user message.
+    """
     from jinja2 import TemplateError
 
     messages = messages_of(problem)
@@ -865,7 +887,10 @@ def asked_otherwise(asked: list[str], scorer: Scorer, prompts: str | None = None
 
 
 def sampling_defaults(model, tokenizer) -> dict:
-    """Return how the model's files say to sample it, with what they do not say off, and its end tokens."""
+    """Return how the model's files say to sample it, and the tokens that end an answer.
+
+    What they do not say is off: transformers' own defaults, such as top-k 50, are not the authors'.
+    """
     config = model.generation_config
     settings = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0}
     for name in settings:
@@ -920,7 +945,8 @@ def loading(name: str):
     try:
         yield
     except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
-        die(f"model {name!r} is no folder here, or cannot be loaded: {reason_of(error)}")
+        place = "" if Path(name).is_dir() else ", which is not a folder here,"
+        die(f"model {name!r}{place} cannot be loaded: {reason_of(error)}")
 
 
 def is_out_of_memory(error: Exception) -> bool:
@@ -1055,7 +1081,10 @@ STUDIES = ("layers", "fraction", "designs", "mixed", "halves")  # 03 trains thei
 
 
 def build_scorer(design: str, config: dict, shape: tuple, features: int = 0) -> torch.nn.Module:
-    """Return an untrained module: rows of a shape (d,) or (S, d), d with `features` statistics -> logits."""
+    """Return an untrained module that gives one logit for each row.
+
+    shape: that of a row, (d,) or (positions, d). Of d the last `features` are token statistics.
+    """
     if design.startswith("transformer"):
         return transformer(config, *shape)
     knobs = [config[name] for name in ("hidden", "dropout", "input_dropout", "batch_norm")]
@@ -1153,7 +1182,11 @@ class Scorer:
 
 
 def probability(logits: torch.Tensor, log_weight: float) -> torch.Tensor:
-    """Return how likely answers are right: without the loss's weight of right ones, which scores keep."""
+    """Return how likely answers with these logits are right.
+
+    The loss counts a right answer pos_weight times, so logits are too high by the logarithm of that weight.
+    Scores and votes keep it, as in the paper.
+    """
     return (logits - log_weight).sigmoid()
 
 

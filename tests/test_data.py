@@ -247,6 +247,7 @@ MISTAKES = {  # what the error says -> the file
     "problem 1: the field 'prompt' must be text": '{"prompt": ["x"]}',
     "own:3: not JSON (": '{"prompt": "x"}\n\n{"prompt": \n',
     "own:1: JSON has no NaN; write null": '{"prompt": "x", "answer": NaN}',
+    "own: not JSON ('utf-8' codec can't encode": '[{"prompt": "\\ud800"}]',  # half of a surrogate pair
     "own: not JSON in UTF-8 text ('utf-8' codec can't decode": '{"prompt": "\udcff"}',
 }  # fmt: skip
 

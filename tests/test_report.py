@@ -294,7 +294,7 @@ def test_labels_by_hand_with_a_label_alone_are_enough(run, tmp_path, run_here, r
     run_here("03_train_scorer.py", run, "--configs", 1, "--workers", 1, "-o", tmp_path / "s.pt")
     said = run_here("04_select.py", run, "--scorer", tmp_path / "s.pt").stdout
     right = sum(row["label"] for row in common.read_jsonl(run / "answers.jsonl"))
-    assert f"{right} of 12 judged answers are right" in said
+    assert f"{right} of 12 judged ones right" in said
     rows = run_report(run).rows
     assert rows["answers.jsonl, 04's choice"]["correct"] == right and "majority vote" not in rows
     assert [*rows["answers.jsonl, 04's choice"]["curve"]] == ["4"]

@@ -105,7 +105,7 @@ def test_selections_by_hand(run, select):
     expected = by_hand(run, "first", hidden[:, 0].float().tolist())
     assert selected(run) == expected
     right = sum(row["label"] for (_, strategy), row in expected.items() if strategy == "best-of-n")
-    assert f"{right} of 10 judged answers are right" in said
+    assert f"10 answers, one a problem, {right} of 10 judged ones right, picked by" in said
 
 
 def test_ranking_is_by_logits_where_a_sigmoid_is_1(run, select):
@@ -129,9 +129,9 @@ def test_labels_change_no_selection_and_accuracy_counts_judged_answers(run, sele
     said = select().stdout
     right = sum(row["label"] for row in answers(run) if row["id"] != "p0")
     assert "label" not in answers(run)[0]
-    assert f"{right} of 9 judged answers are right" in said and chosen() == before
+    assert f"{right} of 9 judged ones right" in said and chosen() == before
     edit_jsonl(run / "labels.jsonl", lambda row: row | {"label": None})  # as 02 without references
-    assert "0 of 0 judged answers are right" in select().stdout and chosen() == before
+    assert "one a problem, picked by" in select().stdout and chosen() == before
     assert not any("label" in row for row in [*selected(run).values(), *answers(run)])
     (run / "labels.jsonl").unlink()
     assert "no labels.jsonl, so no answers and no votes: run 02_label.py" in select().stdout
@@ -256,7 +256,7 @@ def test_other_files_are_refused_as_scorers(run, tmp_path, select):
         assert "not a scorer" in select(scorers=[other], code=2).stderr
     assert "no such file" in select(scorers=[tmp_path / "none.pt"], code=2).stderr
     one = first_dimension_scorer(tmp_path / "one.pt")
-    assert "2 files but only 1 names" in select(scorers=[one, one], code=2).stderr
+    assert "--scorer: two files have one name" in select(scorers=[one, one], code=2).stderr
 
 
 def test_broken_runs_are_refused(run, select):
