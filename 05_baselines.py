@@ -30,7 +30,6 @@ import shlex
 import sys
 import time
 from collections import defaultdict
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache, partial
@@ -683,12 +682,9 @@ def shown_rows(section):
     return [row for row in section["rows"] if row.kind != "confidence" or row.best_of]
 
 
-def name_of(row):
-    return ": ".join(filter(None, [" and ".join(row.best_of), row.method]))
-
-
 def columns_of(row):
-    return {"method": name_of(row), "calibrated on": row.calibration, "cut %": as_percent(row.cut)}
+    name = ": ".join(filter(None, [" and ".join(row.best_of), row.method]))
+    return {"method": name, "calibrated on": row.calibration, "cut %": as_percent(row.cut)}
 
 
 def methods_table(section):
@@ -896,10 +892,7 @@ LOOKS = {  # what a figure shows, by names of the summary up to a parenthesis: (
     "PRM": ("#cc79a7", "-.", "X"),
     "oracle": ("#000000", "--", ""),
 }
-CAPTION = (
-    "Accuracy against the number of rollouts. Bands are ± the standard deviation over evaluation runs, "
-    "calibration runs and scorer seeds."
-)
+CAPTION = "Accuracy against the number of rollouts. Bands are ± the standard deviation over what varies."
 
 
 def draw_accuracy(out, section, calibration):
@@ -964,12 +957,11 @@ def score_rollouts(run, name, verifier, cost, *made_of):
     common.check_same_problems(run, rollouts)
     problems = {row["id"]: row for row in common.read_jsonl(run / "problems.jsonl")}
     path = run / "scores" / f"{name}.jsonl"
-    cost_file = path.with_suffix(".cost.json")
     model = verifier.model
     origin = origin_of(*made_of, run / "rollouts.jsonl") | {"model_stamp": vars(model).get("model_stamp")}
     cost = cost | {"parameters": model.num_parameters(), "device": common.device_name(model.device)} | origin
-    earlier = common.read_json(cost_file) if path.is_file() and cost_file.is_file() else {}
-    rows = common.read_jsonl(path) if earlier.get("stamp") == origin["stamp"] else []
+    has_begun = path.is_file() and read_cost(path).get("stamp") == origin["stamp"]
+    rows = common.read_jsonl(path) if has_begun else []
     left = rollouts[len(rows) :]
     for row in common.progress(left, desc=f"{name} {run}", unit="rollout"):
         started = time.perf_counter()
@@ -982,7 +974,8 @@ def score_rollouts(run, name, verifier, cost, *made_of):
         rows.append({"id": row["id"], "sample": row["sample"], **score, "ms": ms})
         if len(rows) % SAVED == 0 or len(rows) == len(rollouts):
             common.write_jsonl(path, rows)
-            common.write_json(cost_file, cost | {"ms_per_rollout": mean_of(row["ms"] for row in rows)})
+            cost["ms_per_rollout"] = mean_of(row["ms"] for row in rows)
+            common.write_json(path.with_suffix(".cost.json"), cost)
     print(f"{run}: {len(left)} of {len(rollouts)} rollouts scored by {name}")
 
 
@@ -1274,8 +1267,8 @@ def route(args):
     for run in runs:
         problems = common.read_jsonl(run / "problems.jsonl", needs=("id", "kind", "prompt"))
         origin = origin_of(ROUTER, run / "rollouts.jsonl", *map(Path, (*args.math, *args.code)))
-        last = run / "scores" / f"{[*pairs][-1]}.cost.json"  # is written after all others
-        if last.is_file() and common.read_json(last).get("stamp") == origin["stamp"]:
+        last = run / "scores" / f"{[*pairs][-1]}.jsonl"  # is written after all others
+        if read_cost(last).get("stamp") == origin["stamp"]:
             continue
         with torch.inference_mode():
             domains = {row["id"]: ask(row["prompt"]) for row in problems}
@@ -1345,10 +1338,6 @@ def the_paper():
     return content
 
 
-def as_method(fields):
-    return Method(**fields)
-
-
 @dataclass
 class Results:
     """All that was found of a model."""
@@ -1390,13 +1379,10 @@ def times_as_much(name, row, other):
     return f"{three_digits(costs[0] / costs[1])}×"
 
 
-def problem_count(row):
-    return three_digits(row.problems)
-
-
 SHOWN = {  # what a column shows, of its rows; None where it is missing
     "accuracy": accuracy_of, "points above": points_above,
-    "% of gap closed": gap_closed, "domains right %": domains_right, "problems": problem_count,
+    "% of gap closed": gap_closed, "domains right %": domains_right,
+    "problems": lambda row: three_digits(row.problems),
     **{f"best of {n}": partial(accuracy_with, n) for n in ("4", "8", "12")},
     **{name: partial(cost_of_row, name) for name in COSTS},
     **{f"times {name}": partial(times_as_much, name) for name in COSTS},
@@ -1415,7 +1401,7 @@ def paper(args):
         for section in content["sections"]:
             results = models.setdefault(section["model"], Results(content["sets"]))
             try:
-                results.add(change_rows(section, as_method))
+                results.add(change_rows(section, lambda fields: Method(**fields)))
             except TypeError:
                 common.die(f"{file} was made by another version of this file: make that report again")
     out = Path(args.out or os.path.commonpath([Path(file).absolute().parent for file in args.results]))
@@ -1542,13 +1528,6 @@ def parse_args(words: list[str]) -> tuple[str, argparse.Namespace]:
     if command in ("lora", "prm", "route"):
         add("--device", help="cpu, cuda, cuda:1 (default: the GPU if there is one)")
     args = parser.parse_args(words[1:] if words[:1] == [command] else words)
-    if getattr(args, "epochs", 1) < 1:
-        common.die(f"--epochs {args.epochs}: give 1 or more")
-    if out := getattr(args, "out", None):
-        with suppress(OSError):
-            Path(out).mkdir(parents=True, exist_ok=True)
-        if not os.access(out, os.W_OK):
-            common.die(f"cannot write into {out}; choose another --out")
     if getattr(args, "plots", False) and not importlib.util.find_spec("matplotlib"):
         common.die("--plots needs matplotlib: pip install matplotlib")
     return command, args
