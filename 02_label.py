@@ -95,7 +95,9 @@ def update_labels(path, problems, rollouts, earlier, options):
     found = {key: row for key, row in zip(common.keys_of(earlier), earlier) if key in stamps}
     labels = {key: row for key, row in found.items() if is_settled(row, stamps[key])}
     again = {key: row["label"] for key, row in found.items() if key not in labels}
-    to_judge = rollouts_to_judge(problems, rollouts, labels)
+    # Answers share groups, so all of a problem are judged at once
+    whole = {problem for problem, _ in stamps.keys() - labels.keys() if problems[problem]["kind"] != "code"}
+    to_judge = [row for key, row in zip(stamps, rollouts) if key not in labels or row["id"] in whole]
     saved = time.monotonic()
     for label in judge_rollouts(problems, to_judge, options):
         key = label["id"], label["sample"]
@@ -135,13 +137,6 @@ def packages_needed(row):
 
 def reason_in(row):
     return row.get("reason", "made by hand")
-
-
-def rollouts_to_judge(problems, rollouts, labels):
-    """Return those without a label; of answers, which share groups, all of a problem."""
-    keys = common.keys_of(rollouts)
-    whole = {problem for problem, _ in {*keys} - labels.keys() if problems[problem]["kind"] != "code"}
-    return [row for key, row in zip(keys, rollouts) if key not in labels or row["id"] in whole]
 
 
 def judge_rollouts(problems, rollouts, options):
@@ -221,15 +216,12 @@ def make_label(row, answer, group, right, reason):
     """Return a row of labels.jsonl, but for its stamp."""
     if row.get("finish") == "length" and right is False:
         reason = f"cut at the length limit: {reason}"
-    if answer is not None:
-        answer = answer.encode(errors="replace").decode()  # without the halves of surrogate pairs
     return {"id": row["id"], "sample": row["sample"], "label": None if right is None else int(right),
             "answer": answer, "group": group, "reason": reason}  # fmt: skip
 
 
 def sandbox_job(problem, program, options):
-    fields = ("tests", "style", "entry_point", "prelude")
-    given = {name: problem[name] for name in fields if problem.get(name) is not None}
+    given = {name: problem[name] for name in ("tests", "style", "entry_point", "prelude") if name in problem}
     return {"code": program, "cpu_s": options.timeout, **given}
 
 
