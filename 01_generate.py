@@ -37,8 +37,6 @@ answer must fit into memory.
 
 --scorer S --stop 0.9: a problem gets 1, 2, 3, 5, 8, 12, 16 rollouts, until
 one of them is right with that probability by this scorer.
-
-In your own program: sample(), below.
 """
 
 import argparse
@@ -794,15 +792,14 @@ class Engine:
 def free_memory(device):
     """Return how many bytes there are for keys and values."""
     if device.type != "cuda":
-        physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        return int(min(physical, *memory_limits())) // 2
+        return min(memory_limits()) // 2
     torch.cuda.empty_cache()  # what an earlier engine held
     return int(torch.cuda.mem_get_info(device)[0] * 0.8)
 
 
 def memory_limits(groups="/proc/self/cgroup", root="/sys/fs/cgroup"):
-    """Return the bytes that a container or a batch system allows: of this cgroup and of all above it."""
-    found = [math.inf]
+    """Return the bytes that there are, and those that this cgroup and all above it allow."""
+    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for line in Path(groups).read_text().splitlines():
         _, kinds, path = line.split(":", 2)
         files = {"": f"{root}{path}/memory.max", "memory": f"{root}/memory{path}/memory.limit_in_bytes"}
@@ -1218,10 +1215,7 @@ def sample_problems(model, settings, jobs, layers, slots, desc, rate=None, thres
 
 
 def next_wave(jobs, rollouts, threshold):
-    """Return the jobs that come after these rollouts: all, or with a threshold a few, until a p reaches it.
-
-    After the waves there are 1, 2, 3, 5, 8, 12, ... rollouts.
-    """
+    """Return the jobs after these rollouts: all, or with a threshold a few, as long as no p reaches it."""
     count = len(rollouts)
     if threshold and any(rollout["p"] >= threshold for rollout in rollouts):
         return []
@@ -1393,11 +1387,7 @@ def encode_answer(settings, prompt, choice):
 
 @dataclass
 class Run:
-    """A command's problems and settings, for one model, data set and seed, and the folder of its rollouts.
-
-    parts/ keeps all that was ever sampled: a file for each problem, that is for an id and the tokens of a
-    prompt. The other files are made of what the last command asked for.
-    """
+    """A command's problems and settings, for one model, data set and seed, and the folder of its rollouts."""
 
     args: argparse.Namespace
     dataset: str
@@ -1509,10 +1499,7 @@ def settings_stamp(args):
 
 
 def unsampled(run):
-    """{problem's id: its jobs that the run has no rollouts of}, of the problems that lack some.
-
-    Where sampling stops or answers were given, a problem may have fewer than n rollouts.
-    """
+    """{problem's id: its jobs that the run has no rollouts of}, of the problems that lack some."""
     stamp = run.meta.get("stamp", {})
     may_have_fewer = stamp.get("stop") or stamp.get("responses")
     found = {}
@@ -1798,11 +1785,9 @@ def sample(
     config = settings.config
     is_one = isinstance(problems, (str, dict))
     rows = [problems] if is_one else problems
-    if not isinstance(rows, (list, tuple)) or not all(isinstance(row, (str, dict)) for row in rows):
-        die(f"problems are a text, a dict or a list of these, not {problems!r}")
+    rows = [{"prompt": row} if isinstance(row, str) else row for row in rows]
     if not rows:
         return []
-    rows = [{"prompt": row} if isinstance(row, str) else row for row in rows]
     rows = [common.normalise_problem(row, f"problem {i}", i) for i, row in enumerate(rows, 1)]
     path = "the scorer"
     if isinstance(scorer, (str, Path)):
@@ -1864,10 +1849,6 @@ def main(argv=None):
     args.model_stamp = common.model_stamp(args.model, args.revision)
     if Path(args.model).is_dir():
         args.model = str(Path(args.model).resolve())  # one name from wherever it is called
-    elif args.model_stamp is None:
-        is_beside_others = "/" in args.model and Path(args.model).parent.is_dir()  # and no id of the Hub
-        if args.model.startswith(("/", ".", "~")) or is_beside_others:
-            die(f"{args.model}: there is no such folder")
     args.tokenizer_stamp = common.tokenizer_stamp(args.model, args.revision)
     for path in (args.scorer, args.responses):
         if path and not Path(path).is_file():

@@ -151,7 +151,6 @@ def test_sample_votes_for_the_answer_with_the_largest_sum(demo_model):
     ({"repetition_penalty": 0}, "repetition_penalty 0: give a number from 1 to inf"),
     ({"problems": "and " * 9000}, "leave no room for an answer"),
     ({"problems": [{"query": "What?"}]}, "problem 1: 'prompt' or 'messages' is missing"),
-    ({"problems": None}, "problems are a text, a dict or a list of these, not None"),
     ({"scorer": "nowhere.pt"}, "nowhere.pt: no such file"),
     ({"scorer": ("all/eos", 8, (9, 96))}, "layer 'all'"),
     ({"scorer": ("20/eos", 28, (96,))}, "the scorer is of the model 'model' (28 layers), the run is of"),
