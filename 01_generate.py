@@ -1424,11 +1424,8 @@ class Run:
 
     @cached_property
     def held(self):
-        """{problem's id: {sample: its layers and extra vectors}} of the rollouts that are there."""
-        held = {}
-        for name in self.jobs:
-            held[name] = {row["sample"]: {*row["hidden"], *row["extra"]} for row in self.rollouts(name)}
-        return held
+        """{problem's id: the samples that are there}."""
+        return {name: [row["sample"] for row in self.rollouts(name)] for name in self.jobs}
 
     def save_problems(self):
         path = self.folder / "problems.jsonl"
@@ -1516,10 +1513,10 @@ def unread(run):
     meta = run.meta
     vectors = {*run.layers(meta["n_layers"]), *meta["extra"], *run.args.extra}
     found = {}
-    for name, held in run.held.items():
-        left = {sample for sample, has in held.items() if vectors - has}
+    for name in run.jobs:
+        left = [row for row in run.rollouts(name) if vectors - {*row["hidden"], *row["extra"]}]
         if left:
-            found[name] = [row for row in run.rollouts(name) if row["sample"] in left]
+            found[name] = left
     return found
 
 
@@ -1677,7 +1674,7 @@ def sample_missing(run, settings, model, layers, given):
 def read_missing(run, settings, model, layers):
     """Yield (problem's id, its rollouts that lacked vectors or statistics) of this worker."""
     jobs = {}
-    for name, rows in share_of(run, unread(replace(run))).items():  # also of what has just been sampled
+    for name, rows in share_of(run, unread(run)).items():  # also of what has just been sampled
         jobs[name] = [run.jobs[name][0] | row | {"tokens": row["ids"].tolist()} for row in rows]
     if not jobs:
         return
