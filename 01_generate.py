@@ -1215,7 +1215,10 @@ def sample_problems(model, settings, jobs, layers, slots, desc, rate=None, thres
 
 
 def next_wave(jobs, rollouts, threshold):
-    """Return the jobs after these rollouts: all, or with a threshold a few, as long as no p reaches it."""
+    """Return the jobs that come after these rollouts: all, or with a threshold a few, until a p reaches it.
+
+    After the waves there are 1, 2, 3, 5, 8, 12, ... rollouts.
+    """
     count = len(rollouts)
     if threshold and any(rollout["p"] >= threshold for rollout in rollouts):
         return []
@@ -1387,7 +1390,11 @@ def encode_answer(settings, prompt, choice):
 
 @dataclass
 class Run:
-    """A command's problems and settings, for one model, data set and seed, and the folder of its rollouts."""
+    """A command's problems and settings, for one model, data set and seed, and the folder of its rollouts.
+
+    parts/ keeps all that was ever sampled: a file for each problem, that is for an id and the tokens of a
+    prompt. The other files are made of what the last command asked for.
+    """
 
     args: argparse.Namespace
     dataset: str
@@ -1496,7 +1503,10 @@ def settings_stamp(args):
 
 
 def unsampled(run):
-    """{problem's id: its jobs that the run has no rollouts of}, of the problems that lack some."""
+    """{problem's id: its jobs that the run has no rollouts of}, of the problems that lack some.
+
+    Where sampling stops or answers were given, a problem may have fewer than n rollouts.
+    """
     stamp = run.meta.get("stamp", {})
     may_have_fewer = stamp.get("stop") or stamp.get("responses")
     found = {}

@@ -892,7 +892,7 @@ LOOKS = {  # what a figure shows, by names of the summary up to a parenthesis: (
     "PRM": ("#cc79a7", "-.", "X"),
     "oracle": ("#000000", "--", ""),
 }
-CAPTION = "Accuracy against the number of rollouts. Bands are ± the standard deviation over what varies."
+CAPTION = "Accuracy against the number of rollouts. Bands are ± the standard deviation over runs and seeds."
 
 
 def draw_accuracy(out, section, calibration):
@@ -1528,6 +1528,8 @@ def parse_args(words: list[str]) -> tuple[str, argparse.Namespace]:
     if command in ("lora", "prm", "route"):
         add("--device", help="cpu, cuda, cuda:1 (default: the GPU if there is one)")
     args = parser.parse_args(words[1:] if words[:1] == [command] else words)
+    if getattr(args, "epochs", 1) < 1:
+        common.die(f"--epochs {args.epochs}: give 1 or more")
     if getattr(args, "plots", False) and not importlib.util.find_spec("matplotlib"):
         common.die("--plots needs matplotlib: pip install matplotlib")
     return command, args
