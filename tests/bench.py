@@ -20,7 +20,8 @@ def main():
     tests = Path(__file__).resolve().parent
     sys.path[:0] = [str(tests.parent), str(tests)]
     sys.argv[0] = f"bench.py {words[0]}"  # argparse's name of the program
-    importlib.import_module(f"bench_{words[0]}").main(words[1:])
+    part = importlib.import_module(f"bench_{words[0]}")
+    importlib.import_module("common").entry(lambda: part.main(words[1:]), "no figure")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ A program is a stub if each of its functions has nothing but a docstring, `pass`
 each labelled run, and says how many percent of the right and of the wrong answers go on behind their program.
 """
 
-import argparse
 import ast
 import json
 from pathlib import Path
@@ -31,9 +30,8 @@ def is_empty(function):
     return all(isinstance(statement, (ast.Pass, ast.Constant)) for statement in statements)
 
 
-def main(argv=None):
-    form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
+def main(argv):
+    parser = common.argument_parser(__doc__)
     parser.add_argument("runs", nargs="+", metavar="RUN", type=Path)
     found = []
     for run in parser.parse_args(argv).runs:

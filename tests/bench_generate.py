@@ -34,9 +34,8 @@ OURS = {"repetition_penalty": 1.0, "stop_ids": []}  # what our engine takes besi
 CUDA = torch.cuda.is_available()
 
 
-def main(argv=None):
-    form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
+def main(argv):
+    parser = common.argument_parser(__doc__)
     add = parser.add_argument
     scale = "of the lengths: 1 is a median of 200 tokens (GPU: 4 times; default: %(default)s)"
     add("--scale", type=float, default=0.1 if CUDA else 0.5, help=scale)
@@ -57,9 +56,8 @@ def main(argv=None):
     if args.side:
         return print(json.dumps(measure(args)))
     turns = (*SIDES[:2] * (1 if CUDA else 3), *SIDES[2:])
-    given = sys.argv[sys.argv.index("generate") + 1 :] if argv is None else argv
     wanted = [side for _ in range(args.rounds) for side in turns if side in args.sides]
-    found = [run_side(side, given) for side in wanted]
+    found = [run_side(side, argv) for side in wanted]
     report([side for side in found if side])
 
 

@@ -3,7 +3,6 @@
 python tests/bench.py math [--answers 10000]
 """
 
-import argparse
 import importlib
 import json
 import random
@@ -42,8 +41,7 @@ def make_answers(count, seed=0):
 
 
 def main(argv):
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = common.argument_parser(__doc__)
     parser.add_argument("--answers", type=int, default=10_000)
     options = parser.parse_args(argv)
     judge = importlib.import_module("02_label")

@@ -10,7 +10,6 @@ wrong one to the same problem: means over the seeds, and standard deviations of 
 not have are left out.
 """
 
-import argparse
 import fnmatch
 import importlib
 import json
@@ -26,22 +25,19 @@ trainer = importlib.import_module("03_train_scorer")
 report = importlib.import_module("05_baselines")
 
 PLUS = {"design": "scatr+"}
-VECTORS = ("penultimate/last", "final/eos", "final/last", ".75/eos", ".75/last", ".5/eos", ".5/last")
 OPTIONS = {"SCaTR": {}, "SCaTR, standardised": {"standardise": True}, "logistic": {"design": "logistic"}}
-OPTIONS |= {f"SCaTR, {vector}": {"vector": vector} for vector in VECTORS}
-OPTIONS |= {"SCaTR+": PLUS, "SCaTR+, standardised": PLUS | {"standardise": True}}
-OPTIONS |= {f"SCaTR+, {vector}": PLUS | {"vector": vector} for vector in ("penultimate/last", "final/last")}
-INPUTS = {  # options that change what is read; `load` does it
-    "SCaTR, vector minus its mean over the problem's answers": {},
+for vector in ("final/last", "penultimate/last", ".75/eos"):
+    OPTIONS[f"SCaTR, {vector}"] = {"vector": vector}
+for count in (16, 30):
+    OPTIONS[f"SCaTR, {count} configurations"] = {"configs": count}
+OPTIONS |= {
+    "SCaTR+": PLUS, "SCaTR+, standardised": PLUS | {"standardise": True},
+    "SCaTR+, final/last": PLUS | {"vector": "final/last"},
+    # these change what is read; `load` does it
     "logistic, vector minus its mean over the problem's answers": {"design": "logistic"},
     "SCaTR+, centred: statistics minus their mean over the problem's answers": PLUS,
     "SCaTR+, without the vector": PLUS,
-    "SCaTR+, without the vector, centred": PLUS,
-}
-OPTIONS |= INPUTS
-for name, changes in (("SCaTR", {}), ("SCaTR+", PLUS)):
-    OPTIONS |= {f"{name}, {count} configurations": changes | {"configs": count} for count in (1, 4, 16, 30)}
-    OPTIONS |= {f"{name}, {part:.0%} of the problems": changes | {"fraction": part} for part in (0.15, 0.3, 0.6)}
+}  # fmt: skip
 
 
 def load(run, vector, option):
@@ -118,9 +114,8 @@ def as_text(what, values):
     return f"{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}"
 
 
-def main(argv=None):
-    form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
+def main(argv):
+    parser = common.argument_parser(__doc__)
     parser.add_argument("runs", nargs="+", metavar="RUN", help="labelled runs to calibrate on")
     parser.add_argument("--eval", nargs="+", required=True, metavar="RUN", help="as many to evaluate on")
     parser.add_argument("--only", nargs="+", default=["*"], help="names of options; * is any letters")

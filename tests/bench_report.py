@@ -3,7 +3,6 @@
 python tests/bench.py report [--problems 1000]
 """
 
-import argparse
 import json
 import resource
 import subprocess
@@ -19,7 +18,7 @@ import common
 
 
 def main(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = common.argument_parser(__doc__)
     parser.add_argument("--problems", type=int, default=1000)
     args, found = parser.parse_args(argv), []
     with tempfile.TemporaryDirectory() as folder:

@@ -7,7 +7,6 @@ scores/ of 04_select.py shows for each of its scorers, and each threshold: the r
 among them, among all, and of a fixed N with as many rollouts on average. ± is over seeds.
 """
 
-import argparse
 import importlib
 import json
 import math
@@ -58,9 +57,8 @@ def as_text(values):
     return f"{np.mean(values):.{digits}f}" + (f" ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else "")
 
 
-def main(argv=None):
-    form = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
+def main(argv):
+    parser = common.argument_parser(__doc__)
     parser.add_argument("run", metavar="RUN", type=Path)
     parser.add_argument("--scorer", nargs="+", default=["scatr+*"], metavar="NAME", help="* is any letters")
     parser.add_argument("--stop", nargs="+", type=float, default=[generate.STOP], metavar="P")

@@ -6,7 +6,6 @@
 processor time. They take turns configuration by configuration, so that a busy machine slows both.
 """
 
-import argparse
 import importlib
 import json
 import math
@@ -84,8 +83,8 @@ def plain_loop(task, config, epochs):
     return {"val_loss": min(losses), **config, "losses": losses}, state
 
 
-def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(argv):
+    parser = common.argument_parser(__doc__)
     parser.add_argument("--configs", type=int, default=6, help="configurations of the search")
     parser.add_argument("--epochs", type=int, default=2, help="of each configuration, at most")
     args = parser.parse_args(argv)

@@ -7,7 +7,6 @@ one thread each.
 and reads in a second engine.
 """
 
-import argparse
 import importlib
 import itertools
 import json
@@ -28,8 +27,8 @@ ROOT = Path(__file__).resolve().parents[1]
 ENGINE_ARGS = '{"enforce_eager": true, "max_num_seqs": 128, "gpu_memory_utilization": 0.5}'
 
 
-def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+def main(argv):
+    parser = common.argument_parser(__doc__)
     parser.add_argument("model")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", default="60")

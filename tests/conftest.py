@@ -25,6 +25,7 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedTokeniz
 import common
 
 ROOT = Path(__file__).resolve().parents[1]
+generate, trainer, report = map(importlib.import_module, ("01_generate", "03_train_scorer", "05_baselines"))
 
 
 # Results that could depend on a processor's arithmetic: `.ci/run` tests them with a second kind of it.
@@ -287,7 +288,6 @@ def exact_attention(q, keys, values, table, sizes, scaling, window, sinks):
 
 def read_jobs(model, jobs, layers, stop_ids=(), extra=()):
     """The rollouts of 01's jobs with "tokens", in their order, by its teacher-forced pass."""
-    generate = importlib.import_module("01_generate")
     config = model.config.get_text_config()
     settings = generate.Settings(byte_tokenizer(), config, {"stop_ids": stop_ids}, 1, 0, 0)
     by_problem = {}

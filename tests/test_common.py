@@ -52,12 +52,6 @@ def test_ctrl_c_is_one_line_and_ends_the_workers_too(send):
     assert (process.returncode, stderr) == (130, "\nstopped: what was kept\n")
 
 
-def test_bad_input_is_one_line_of_a_command():
-    done = python("import common; common.entry(lambda: common.read_meta('nowhere'), '')")
-    error = "error: nowhere/meta.json: no such file or directory; 01_generate.py makes it\n"
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", error)
-
-
 @pytest.mark.parametrize("package, use", [
     ("torch", "common.load_pt('README.md')"),  # the file is not to blame
     ("tqdm", "common.progress([1])"),

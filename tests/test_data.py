@@ -216,6 +216,10 @@ OWN = [  # a problem; its kind and id
     ({"prompt": "2 + 2?", "answer": "4", "tests": [], "entry_point": "", "id": ""}, "math", "6"),
     ({"messages": CHAT}, "text", "7"),
     ({"prompt": "Half of 1?", "answer": ["1/2", 0.5]}, "math", "8"),
+    # of answer and tests the tests decide, unless the kind says otherwise
+    ({"prompt": "Write f.", "answer": "1", "tests": "assert f()", "difficulty": 3}, "code", "9"),
+    ({"prompt": "Write f.", "answer": "1", "tests": "assert f()", "kind": "math"}, "math", "10"),
+    ({"prompt": "x", "answers": [1], "answer": 1}, "math", "11"),
 ]  # fmt: skip
 
 
@@ -272,11 +276,3 @@ def test_the_kind_of_problems_that_do_not_say_one(kind, rows, kinds, says, tmp_p
     assert [problem["kind"] for problem in problems] == kinds.split()
     said = capsys.readouterr().err
     assert says in said and said.count("\n") == bool(says)
-
-
-def test_of_answer_and_tests_the_tests_decide_unless_the_kind_says_otherwise(tmp_path):
-    both = {"prompt": "Write f.", "answer": "1", "tests": "assert f()", "difficulty": 3}
-    rows = [both, both | {"kind": "math"}, {"prompt": "x", "answers": [1], "answer": 1}]
-    common.write_jsonl(tmp_path / "p.jsonl", rows)
-    kinds = [problem["kind"] for problem in common.load_problems(tmp_path / "p.jsonl")]
-    assert kinds == ["code", "math", "math"]

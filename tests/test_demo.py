@@ -22,13 +22,10 @@ def tokenizer():
     return AutoTokenizer.from_pretrained(DEMO / "model")
 
 
-def test_the_script_makes_the_same_problem_files(tmp_path):
+def test_the_script_makes_the_same_problem_files_and_tokenizer(tmp_path, tokenizer):
     subprocess.run([sys.executable, make_demo.__file__, "--problems-only", "--out", tmp_path], check=True)
     for family in FAMILIES:
         assert (tmp_path / f"{family}.jsonl").read_bytes() == (DEMO / f"{family}.jsonl").read_bytes(), family
-
-
-def test_the_script_makes_the_same_tokenizer(tokenizer):
     assert make_demo.make_tokenizer().get_vocab() == tokenizer.get_vocab()
 
 

@@ -4,7 +4,6 @@ transformers.
 
 import importlib
 import os
-import subprocess
 from datetime import date
 
 import pytest
@@ -13,7 +12,6 @@ from conftest import (
     CHATML,
     EXPERTS,
     LATENT,
-    ROOT,
     byte_tokenizer,
     dies,
     full_forward,
@@ -265,14 +263,6 @@ def test_a_model_without_layers_and_norm_is_refused_in_one_line(capsys):
 
 
 # ---- Many workers
-
-
-def test_a_job_array():
-    """What two such workers make is for test_runs.py."""
-    (line,) = [line for line in (ROOT / "README.md").read_text().splitlines() if "SLURM_ARRAY" in line]
-    env = os.environ | {"SLURM_ARRAY_TASK_COUNT": "2", "SLURM_ARRAY_TASK_ID": "1"}
-    job = line.replace("python 01_generate.py MODEL DATASET", "printenv RANK WORLD_SIZE")
-    assert subprocess.run(["bash", "-c", job], env=env, stdout=-1, text=True).stdout == "1\n2\n"
 
 
 @pytest.mark.parametrize("env, place, gpu", [

@@ -3,15 +3,16 @@ warpers. Tiny random models of three families, float32 on the CPU; rows that sto
 start in the middle, prompts that end before, at and after the edge of a page.
 """
 
-import importlib
 import itertools
 import os
 import shutil
 import subprocess
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -20,8 +21,10 @@ from conftest import (
     ROOT,
     assert_same_run,
     byte_tokenizer,
+    call_main,
     exact_attention,
     full_forward,
+    generate,
     python,
     random_model,
     read_vectors,
@@ -35,7 +38,6 @@ from transformers.generation import RepetitionPenaltyLogitsProcessor
 
 import common
 
-generate = importlib.import_module("01_generate")
 STOPS = [*range(2, 10)]
 N = 3
 NEW = 24
@@ -138,18 +140,12 @@ def test_tokens_do_not_depend_on_order_slots_pages_neighbours_or_the_limit(famil
 
 @pytest.mark.parametrize("pages", [1000, 9])
 def test_a_prompt_is_computed_once_and_rows_that_lack_pages_go_on_from_their_tokens(
-    family, monkeypatch, pages
+    family, pages
 ):  # fmt: skip
-    reads = []
-    read = generate.Engine.read
-
-    def watched(engine, ids, first, pages):
-        reads.append(ids)
-        read(engine, ids, first, pages)
-
-    monkeypatch.setattr(generate.Engine, "read", watched)
-    found = run_engine(family.model, jobs_of(), slots=14, budget=pages * family.page)
+    with patch.object(generate.Engine, "read", autospec=True, side_effect=generate.Engine.read) as read:
+        found = run_engine(family.model, jobs_of(), slots=14, budget=pages * family.page)
     assert texts_of(found) == texts_of(family.found)
+    reads = [ids for (_, ids, *_), _ in read.call_args_list]
     prompts = [prompt[:-1] for prompt in PROMPTS]
     resumed = [ids for ids in reads if ids not in prompts]
     assert reads == prompts if pages == 1000 else resumed, "9 pages must be too few for all rows"
@@ -242,12 +238,28 @@ def not_there(*_):
     raise RuntimeError("Failed to find C compiler.")
 
 
-@pytest.mark.parametrize("kernel, words", [(one_page_for_another, "it differs by"), (not_there, "find C compiler")])
-def test_a_kernel_that_is_wrong_is_found_out_before_its_answer_counts(family, monkeypatch, kernel, words, capsys):
+def invalid_capture(engine, size):
+    """The error by which CUDA ends a capture hides the one that was the reason."""
+    try:
+        raise RuntimeError("operation not permitted when stream is capturing")
+    finally:
+        raise RuntimeError("the capture was invalidated")
+
+
+@pytest.mark.parametrize("kernel, capture, without, words", [
+    (one_page_for_another, None, "the Triton kernel, by page attention", "it differs by"),
+    (not_there, None, "the Triton kernel, by page attention", "find C compiler"),
+    (attention_by_table, invalid_capture, "CUDA graphs", "not permitted"),
+])  # fmt: skip
+def test_what_fails_on_a_gpu_is_found_out_before_its_answer_counts(
+    family, monkeypatch, kernel, capture, without, words, capsys
+):
     use_kernel(monkeypatch, kernel)
+    if capture:
+        monkeypatch.setattr(generate.Engine, "capture", capture)
     assert texts_of(run_engine(family.model, jobs_of())) == texts_of(family.found)
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("going on without the Triton kernel, by page attention: ") and words in line
+    assert line.startswith(f"going on without {without}: ") and words in line
 
 
 # ---- Memory
@@ -367,12 +379,8 @@ def run_of(out, data="p", seed="32"):
     return Path(out) / "model" / data / seed
 
 
-def run_program(*command):
-    generate.main([str(x) for x in command])
-
-
-def refused(*command):
-    return refusal_of("01_generate.py", *command)
+run_program = partial(call_main, "01_generate.py")
+refused = partial(refusal_of, "01_generate.py")
 
 
 def command_of(folder, out, *flags):
@@ -460,12 +468,6 @@ def test_a_rollout_may_fill_the_context(folder, tmp_path, capsys):
     run_program(folder / "model", tmp_path / "p.jsonl", *flags)
     assert [row["n_tokens"] for row in common.read_rollouts(run_of(tmp_path))] == [2, 1]
     assert "2 rollouts of at most 2 tokens" in capsys.readouterr().err
-
-
-def test_another_run_never_overwrites_one(folder, whole):
-    before = times(whole)
-    error = refused(*command_of(folder, folder / "whole", "--limit", 3, "--top-k", 7))
-    assert f"{whole} was made with other settings (top_k), by " in error and times(whole) == before
 
 
 def test_vectors_are_in_the_type_of_the_model(folder, tmp_path):
@@ -626,19 +628,3 @@ def test_a_model_that_is_damaged_is_one_line(folder, tmp_path, file, content):
     if content:
         path.write_bytes(content)
     refused(tmp_path / "model", folder / "p.jsonl", "--device", "cpu", "--out", tmp_path)
-
-
-def test_a_model_that_cannot_be_captured_runs_without_graphs(family, monkeypatch, capsys):
-    """The error by which CUDA ends a capture hides the one that was the reason."""
-
-    def capture(engine, size):
-        try:
-            raise RuntimeError("operation not permitted when stream is capturing")
-        finally:
-            raise RuntimeError("the capture was invalidated")
-
-    use_kernel(monkeypatch, attention_by_table)
-    monkeypatch.setattr(generate.Engine, "capture", capture)
-    assert texts_of(run_engine(family.model, jobs_of())) == texts_of(family.found)
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("going on without CUDA graphs: ") and "not permitted" in line

@@ -4,7 +4,6 @@ With a GPU: the real thing. Without one, where Triton is installed: the kernel, 
 Everywhere: what must leave a GPU alone.
 """
 
-import importlib
 import importlib.util
 import json
 import os
@@ -16,13 +15,12 @@ import numpy as np
 import pytest
 import torch
 from bench_train import draw_rollouts, make_world
-from conftest import ROOT, TINY, exact_attention, python, read_jobs, with_flat_vectors
+from conftest import ROOT, TINY, exact_attention, generate, python, read_jobs, trainer, with_flat_vectors
+from conftest import report as verifiers
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 import common
 
-SCRIPTS = "01_generate", "03_train_scorer", "05_baselines"
-generate, trainer, verifiers = map(importlib.import_module, SCRIPTS)
 HAS_GPU = torch.cuda.is_available()
 on_gpu = pytest.mark.skipif(not HAS_GPU, reason="it takes a GPU, and SCATR_GPU=1: see tests/README.md")
 with_triton = pytest.mark.skipif(

@@ -3,6 +3,7 @@
 import importlib
 import textwrap
 from functools import partial
+from unittest.mock import patch
 
 import pytest
 from conftest import edit_jsonl, last_json
@@ -132,19 +133,12 @@ def test_packages_that_programs_need_are_named_and_such_programs_judged_again(tm
 
 def test_a_second_run_judges_only_what_differs(mixed, run_here, monkeypatch):
     """A response, a reference, tests and another judge; and what could not be judged, each time."""
-    judged = []
-    make_label = judge.make_label
-
-    def noted(row, *rest):
-        judged.append(row["id"])
-        return make_label(row, *rest)
-
-    monkeypatch.setattr(judge, "make_label", noted)
 
     def judged_again():
-        judged.clear()
-        said = run_here("02_label.py", mixed).stderr
-        return {*judged} - {"lacking"}, [line for line in said.splitlines() if "judged again" in line]
+        with patch.object(judge, "make_label", wraps=judge.make_label) as make_label:
+            said = run_here("02_label.py", mixed).stderr
+        judged = {row["id"] for (row, *_), _ in make_label.call_args_list}
+        return judged - {"lacking"}, [line for line in said.splitlines() if "judged again" in line]
 
     first = run_here("02_label.py", mixed)
     before = (mixed / "labels.jsonl").stat().st_mtime_ns
@@ -180,30 +174,21 @@ def test_labels_of_another_judge_are_named(mixed, run_here, capsys, monkeypatch)
     assert "labels.jsonl: made by another version of the judge" in capsys.readouterr().err
 
 
-def test_a_killed_run_resumes(tmp_path, run_here, monkeypatch):
-    """Killed at the third verdict: the two before are saved and not judged again."""
+def test_a_killed_run_resumes(tmp_path, run_here, watch_writes, monkeypatch):
+    """Killed after a maths answer and two of five programs: these are saved, and not judged again."""
     programs = [f"def add_two(a, b):\n    return a + {n}" for n in range(4)] + [PLUS]
     runs = [write_run(tmp_path / name, [ADD, HALF], {"add": programs, "half": ["0.5"]}) for name in "ab"]
     run_here("02_label.py", runs[0])
-    whole = (runs[0] / "labels.jsonl").read_text()
-    judged = []
-
-    def run_jobs(jobs, options):
-        for key, result in original(jobs, options):
-            judged.append(key)
-            if len(judged) == 3:
-                raise KeyboardInterrupt
-            yield key, result
-
-    original = judge.run_jobs
-    monkeypatch.setattr(judge, "run_jobs", run_jobs)
     monkeypatch.setattr(judge, "SAVED_EVERY", 0)
+    watch_writes("labels.jsonl", stop_at=3)
     with pytest.raises(KeyboardInterrupt):
         run_here("02_label.py", runs[1])
     assert len(common.read_jsonl(runs[1] / "labels.jsonl")) == 3
-    run_here("02_label.py", runs[1])
-    assert len(judged) == 6 and len({*judged[:2], *judged[3:]}) == 5
-    assert (runs[1] / "labels.jsonl").read_text() == whole
+    watch_writes()
+    with patch.object(judge, "run_jobs", wraps=judge.run_jobs) as run_jobs:
+        run_here("02_label.py", runs[1])
+    assert len(run_jobs.call_args.args[0]) == 3
+    assert (runs[1] / "labels.jsonl").read_text() == (runs[0] / "labels.jsonl").read_text()
 
 
 def test_a_cut_rollout_says_so(tmp_path, run_here):

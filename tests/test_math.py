@@ -191,16 +191,18 @@ GIVES = [
     (r"(-\infty,2)\cup(3,\infty)", ["So $x<2$ or $x>3$."]),
     (r"\text{B}", ["I choose B.", "B. 12", "(B) 12"]),
     ("11", [r"Thus $\lfloor 100r \rfloor = 11$.", "we get 5 + 6 = 11 and are done."]),
-]
-
-# Several boxes that are one answer.
-JOINED_BOXES = [
+    # several boxes that are one answer
     ("k = 45, n = 2", [r"\boxed{k = 45} \quad \text{and} \quad \boxed{n = 2}"]),
     ("3, 4", [
         r"$a_1 = \boxed{3}$, $a_{2} = \boxed{4}$", r"\boxed{3}\\ \boxed{4}",
         r"First: \boxed{3}, second: \boxed{4}", r"$\boxed{3}$ as well as $\boxed{4}$",
     ]),
     (r"\{-1\} \cup [0,7)", [r"$\boxed{\{-1\}} \cup \boxed{[0,7)}$", r"$\boxed{\{-1\} \cup [0,7)}$"]),
+    # sums of money and formulas in one sentence
+    ("10,455", ["10,200$ and 255$ make 10,455$.", "$10,200 and $255 make $10,455."]),
+    ("255", [r"The answer is \$255.", "So she has $500 - $245 = $255 left."]),
+    ("18", ["Janet makes 9 * $2 = $18 every day. The answer is $18.", "At $2 an egg, $x = 18$ dollars."]),
+    ("8", ["$3 + $5 = $8", "$3 and $5 give $8$", "$3$ and $5$ give $8$."]),
 ]
 
 # Several boxes of which the last one counts.
@@ -209,16 +211,6 @@ LAST_BOX = [
         r"not $\boxed{5}$ but $\boxed{6}$", "$\\boxed{5}$\n\nFinal answer: $\\boxed{6}$",
         r"\boxed{5 is wrong, so $\boxed{6}$", r"It is \boxed{5}, corrected: \boxed{6}",
     ]),
-]
-
-# Sums of money and formulas in one sentence.
-MONEY = [
-    ("10,455", ["10,200$ and 255$ make 10,455$.", "$10,200 and $255 make $10,455."]),
-    ("255", [
-        r"The answer is \$255.", "So she has $500 - $245 = $255 left.",
-    ]),
-    ("18", ["Janet makes 9 * $2 = $18 every day. The answer is $18.", "At $2 an egg, $x = 18$ dollars."]),
-    ("8", ["$3 + $5 = $8", "$3 and $5 give $8$", "$3$ and $5$ give $8$."]),
 ]
 
 
@@ -253,7 +245,7 @@ def test_no_false_accepts():
     assert not [case for case in cases(GUARDS) if judged(*case)[1]]
 
 
-@pytest.mark.parametrize("table", [GIVES, JOINED_BOXES, LAST_BOX, MONEY])
+@pytest.mark.parametrize("table", [GIVES, LAST_BOX])
 def test_a_response_gives_its_answer(table):
     assert not [(*case, judged(*case)[0]) for case in cases(table) if not judged(*case)[1]]
 

@@ -1,6 +1,5 @@
 """The report: every number against brute force over all subsets, and the command on whole and broken runs."""
 
-import importlib
 import importlib.util
 import itertools
 from functools import partial
@@ -19,11 +18,11 @@ from conftest import (
     mean_over_subsets,
     pairs_in_order,
     refusal_of,
+    report,
 )
 
 import common
 
-report = importlib.import_module("05_baselines")
 refusal = partial(refusal_of, "05_baselines.py")
 
 

@@ -1,12 +1,13 @@
 """A run folder is of one model, and what the last command asked for, as if that had been sampled at once."""
 
-import importlib
+import itertools
 import os
 import shutil
 import subprocess
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from conftest import (
     assert_same_run,
     dies,
     first_dimension_scorer,
+    generate,
     make_run,
     refusal_of,
     stored,
@@ -22,7 +24,6 @@ from conftest import (
 
 import common
 
-generate = importlib.import_module("01_generate")
 MODEL = ROOT / "demo" / "model"
 PROBLEMS = common.read_jsonl(ROOT / "demo" / "math_a.jsonl")[:5]
 N = 4
@@ -72,21 +73,16 @@ def assert_as_if_sampled_at_once(run, whole):
         assert made[name] == expected[name], name
 
 
-def test_only_what_is_missing_is_sampled(begun, whole, tmp_path, monkeypatch):
-    sampled = []
-    sample_problems = generate.sample_problems
-
-    def watched(model, settings, jobs, *rest):
-        sampled.extend((job["id"], job["sample"]) for of_problem in jobs.values() for job in of_problem)
-        return sample_problems(model, settings, jobs, *rest)
-
-    monkeypatch.setattr(generate, "sample_problems", watched)
-    sample(tmp_path)
+def test_only_what_is_missing_is_sampled(begun, whole, tmp_path):
+    with patch.object(generate, "sample_problems", wraps=generate.sample_problems) as sample_problems:
+        sample(tmp_path)
     assert_as_if_sampled_at_once(begun, whole)
-    assert {*sampled} == {*common.keys_of(common.read_rollouts(whole))} - {
+    ((_, _, jobs, *_), _) = sample_problems.call_args
+    expected = {*common.keys_of(common.read_rollouts(whole))} - {
         (problem["id"], sample) for problem in PROBLEMS[:3] for sample in (0, 1)
     }
-    assert len(sampled) == len(PROBLEMS) * N - 6
+    sampled = common.keys_of(itertools.chain(*jobs.values()))
+    assert {*sampled} == expected and len(sampled) == len(PROBLEMS) * N - 6
 
 
 @pytest.mark.parametrize("k", [0, 4, 7, 10])

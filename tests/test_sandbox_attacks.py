@@ -21,7 +21,7 @@ from sandbox_exec import LAYERS, X86, Pool
 
 
 @pytest.fixture(scope="module")
-def pool(outside):                                               # with its secret in the environment
+def pool():
     with Pool(2) as pool:
         yield pool
 
@@ -138,12 +138,6 @@ def tried(pool, outside, kinds):
     return through + sorted({*before} ^ {*after})
 
 
-def test_nothing_outside_is_reached(pool, outside):
-    promised = [kind for kind in TRIES if kind in protected(pool)]
-    assert tried(pool, outside, promised) == []
-    assert judge(pool, SQUARE).reason == "passed"
-
-
 def test_own_folder_is_there_and_empty_each_time(pool):
     messy = ("import os\ndef f(x):\n    for d in ('.', '/tmp', '/dev/shm'):\n"
              "        for n in ('random.py', 'mark'):\n"
@@ -194,10 +188,6 @@ def leaves_nothing(pool, marker):
     verdicts = dict(pool.imap_unordered((n, sandbox_job(code, cpu_s=1)) for n, code in enumerate(codes)))
     ended = [verdicts[n].reason[:6] for n in range(4)]
     return ended == ["passed", "passed", "failed", "timeou"] and alive(f"sleep {marker}") == []
-
-
-def test_daemons_are_gone_when_the_verdict_is_there(pool):
-    assert leaves_nothing(pool, 97531)
 
 
 BOMBS = {
@@ -312,15 +302,15 @@ def wait_until(condition):
         time.sleep(0.05)
 
 
-# ---- each layer off, in turn
+# ---- all layers, each layer off in turn, and none
 
 
-@pytest.mark.parametrize("off", [*([layer] for layer in LAYERS[1:]), LAYERS[1:]], ids=" and ".join)
-def test_without_a_layer_the_others_hold(off, outside, tmp_path, monkeypatch):
-    """What the banner promises without the layer, it keeps; what it does not, it says."""
+@pytest.mark.parametrize("off", [[], *([layer] for layer in LAYERS[1:]), LAYERS[1:]], ids=" and ".join)
+def test_nothing_outside_is_reached_and_without_a_layer_the_others_hold(off, outside, tmp_path, monkeypatch):
+    """What the banner promises it keeps; what it does not, it says."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     open_to_all(tmp_path)
-    with Pool(2, disable=off, unsafe=True) as pool:
+    with Pool(2, disable=off, unsafe=bool(off)) as pool:
         kept = protected(pool)
         assert "verdict" in kept or {"namespaces", "landlock"} <= set(off)
         assert kept & set(LAYERS) == set(LAYERS) - set(off)

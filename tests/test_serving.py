@@ -1,21 +1,19 @@
 """Answers from a serving engine: what 01_generate.py asks of it, and what it makes of its answers."""
 
-import importlib
 import shutil
+from functools import partial
 
 import pytest
-from conftest import ROOT, assert_same_run, dies, edit_jsonl, stored, tokens_of
+from conftest import ROOT, assert_same_run, call_main, dies, edit_jsonl, stored, tokens_of
 from transformers import AutoTokenizer
 
 import common
 
-generate = importlib.import_module("01_generate")
 MODEL, N = ROOT / "demo/model", 4
 OPENAI = {"model", "messages", "max_tokens", "seed", "temperature", "top_p", "reasoning_effort"}
 
 
-def program(*command):
-    generate.main([str(x) for x in command])
+program = partial(call_main, "01_generate.py")
 
 
 @pytest.fixture
@@ -101,15 +99,6 @@ def test_requests_are_of_one_data_set_and_without_stopping(folder, capsys):
     assert words in dies(capsys, ask, folder, folder / "p.jsonl")
 
 
-def test_settings_without_the_weights_are_those_with_them(tmp_path):
-    model = shutil.copytree(MODEL, tmp_path / "model")
-    file = model / "generation_config.json"
-    common.write_json(file, common.read_json(file) | {"top_k": 5, "temperature": 0.3})
-    found = common.sampling_defaults(*common.load_tokenizer(str(model)))
-    assert found == common.sampling_defaults(*common.load_model(str(model)))
-    assert found["top_k"] == 5
-
-
 # ---- Answers
 
 
@@ -167,10 +156,6 @@ def with_token_ids(text, ids, finish):
 def without_the_end(text, ids, finish):
     """As an engine that leaves the token out which ended the answer."""
     return {"message": message(text), "token_ids": ids[:-1] if finish == "stop" else ids}
-
-
-def as_text(text, ids, finish):
-    return {"message": message(text)}
 
 
 @pytest.mark.parametrize("choice_of, per_row", [(with_token_ids, 1), (without_the_end, N)])
@@ -232,13 +217,6 @@ ODD = "not an answer as engines write them"
 ])  # fmt: skip
 def test_answers_that_do_not_fit_are_refused(sampled, tmp_path, rows, words, capsys):
     assert words in dies(capsys, read_back, sampled, tmp_path, rows)
-
-
-def test_texts_are_tokenised_again(sampled, tmp_path):
-    rollouts = common.read_rollouts(sampled / "model/p/32")
-    again = read_back(sampled, tmp_path, batch_rows(sampled / "model/p/32", as_text))
-    for row, other in zip(common.read_rollouts(again), rollouts, strict=True):
-        assert (row["response"], row["finish"]) == (other["response"], other["finish"])
 
 
 def test_a_run_of_an_engines_answers_is_gone_on_with_as_any_other(sampled, tmp_path):

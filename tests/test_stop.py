@@ -1,6 +1,5 @@
 """Sampling that stops when sure: its waves, 01 --scorer; 01's sample()."""
 
-import importlib
 import io
 import re
 import shutil
@@ -11,11 +10,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT, assert_same_run, dies, full_forward, read_vectors, tokens_of
+from conftest import ROOT, assert_same_run, call_main, dies, full_forward, generate, read_vectors, tokens_of
 
 import common
 
-generate = importlib.import_module("01_generate")
 MODEL = str(ROOT / "demo" / "model")
 
 # ---- The rule
@@ -34,6 +32,7 @@ def test_waves_grow_by_half_and_end_at_n():
     ends = {1: [1], 4: [1, 2, 3, 4], 6: [1, 2, 3, 5, 6], 16: [1, 2, 3, 5, 8, 12, 16]}
     assert {n: waves(n) for n in ends} == ends
     assert generate.next_wave([1, 2, 3], [], None) == [1, 2, 3]
+    assert generate.parse_args([MODEL, "humaneval", "--scorer", "scorer.pt"]).stop == 0.9
 
 
 def end_of(p, threshold):
@@ -170,10 +169,8 @@ SIZES = ("-n", 6, "--max-new-tokens", 48, "--device", "cpu")
 
 
 def run_01(problems, out, *flags, model=MODEL):
-    """01 in this process: importing torch and transformers a dozen times is a minute."""
     common.write_jsonl(out / "problems.jsonl", problems)
-    command = [model, out / "problems.jsonl", *SIZES, "--out", out, *flags]
-    generate.main([str(x) for x in command])
+    call_main("01_generate.py", model, out / "problems.jsonl", *SIZES, "--out", out, *flags)
     return out / "model" / "problems" / "32"
 
 
@@ -299,10 +296,6 @@ def test_a_killed_stopping_run_goes_on_to_the_same_end_and_sees_no_reference_ans
 def test_what_stopping_cannot_do_is_one_line(runs, flags, error, tmp_path, capsys):
     flags = [runs.base / "scorer.pt" if flag == "SCORER" else flag for flag in flags]
     assert error in dies(capsys, run_01, runs.problems, tmp_path, *flags)
-
-
-def test_a_scorer_alone_stops_at_nine_tenths():
-    assert generate.parse_args([MODEL, "humaneval", "--scorer", "scorer.pt"]).stop == 0.9
 
 
 def test_a_run_is_resumed_by_the_same_scorer_and_threshold_alone(runs, capsys):

@@ -1,7 +1,6 @@
 """03_train_scorer.py: the search is the one it says, studies make what they say, bad input is one line."""
 
 import copy
-import importlib
 import itertools
 import math
 import shutil
@@ -11,12 +10,10 @@ import numpy as np
 import pytest
 import torch
 from bench_train import draw_rollouts, make_world, plain_loop
-from conftest import CREDITS, dies, edit_hidden, edit_jsonl, make_run, read_vectors
+from conftest import CREDITS, dies, edit_hidden, edit_jsonl, make_run, read_vectors, report, trainer
 
 import common
 
-trainer = importlib.import_module("03_train_scorer")
-report = importlib.import_module("05_baselines")
 MLP = {"number": 0, "hidden": [16, 8], "lr": 1e-3, "dropout": 0.0, "input_dropout": 0.0, "batch_size": 16,
        "weight_decay": 1e-3, "batch_norm": False}  # fmt: skip
 

@@ -22,13 +22,13 @@ from conftest import (
     read_vectors,
     refusal_of,
 )
+from conftest import report as verifiers
 from safetensors.torch import save_file
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 import common
 
-verifiers = importlib.import_module("05_baselines")
 run_05 = partial(call_main, "05_baselines.py")
 refusal = partial(refusal_of, "05_baselines.py")
 

@@ -1,6 +1,5 @@
 """`--engine vllm` on the real command line; tests/README.md says how to install vLLM for a CPU."""
 
-import importlib
 import importlib.util
 import os
 import shutil
@@ -12,13 +11,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import LATENT, ROOT, full_forward, random_model, refusal_of, stored, tokens_of
+from conftest import LATENT, ROOT, full_forward, generate, random_model, refusal_of, stored, tokens_of
 from safetensors.torch import save_file
 from transformers import AutoTokenizer
 
 import common
 
-generate = importlib.import_module("01_generate")
 MODEL = Path(os.environ.get("SCATR_REAL_MODEL") or ROOT / "demo/model")
 N = 3
 has_vllm = importlib.util.find_spec("vllm") is not None
