@@ -216,7 +216,7 @@ def why_nothing(rollouts):
     families = len(set(rollouts.families))
     if families >= 4 and 0 < right < judged:
         return None
-    answers = f"{right} of {judged} judged answers are right, to {families} problems (a family is one)"
+    answers = f"{right} of {judged} judged answers are right, to {families} problems (a family counts as one)"
     return f"{answers}; a scorer learns from right and wrong answers to 4 problems or more"
 
 

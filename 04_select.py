@@ -7,9 +7,9 @@
 It reads what 01_generate.py wrote, and labels.jsonl, where 02_label.py keeps
 the answers and which of them are equal, also where there are no references:
     answers.jsonl        for each problem {"id", "prompt", "scorer", "strategy",
-                         "sample", "p", "answer", "vote"?, "label"?, "response"}:
-                         p, the probability that the answer is right, and vote,
-                         its share of all votes; for code it is the program
+                         "sample", "p", "answer", "vote"?, "label"?, "response"}
+                         answer: for code the program; p: the probability that
+                         it is right; vote: its share of all votes
     selected.jsonl       such rows for each scorer and strategy, without texts
     scores/SCORER.jsonl  for each rollout id, sample, "score" (its logit),
                          "weight" (of its vote) and "p"

@@ -917,7 +917,8 @@ def pick_device(name: str | None = None) -> str:
         try:
             torch.empty(0, device=name)
         except (RuntimeError, AssertionError) as error:  # no such device, or torch is built without it
-            die(f"--device {name}: torch cannot use it here ({reason_of(error)[:100]}); take another")
+            reason = reason_of(error)[:100]
+            die(f"--device {name}: torch cannot use it here ({reason}); leave --device out, or say cpu")
     if name.startswith("cuda"):
         torch.backends.cuda.enable_cudnn_sdp(False)  # cuDNN plans anew for each length, and all lengths occur
     return name

@@ -186,7 +186,7 @@ def test_what_was_right_most_often_in_validation_picks(
     scorers = [tmp_path / f"{name}.pt" for name in names.split()]
     said = select(*options.split(), scorers=scorers).stdout.splitlines()
     assert {(row["scorer"], row["strategy"]) for row in answers(run)} == {wanted} and reason in said[-2]
-    assert said[-3].endswith("answers.jsonl: 10 answers, one a problem, picked by")
+    assert "answers.jsonl: 10 answers, one a problem, " in said[-3] and said[-3].endswith(" right, picked by")
     first = next(path for path in scorers if path.stem.partition("@")[0] == wanted[0])
     assert said[-1] == f"the scorer that picked: {first}"
     assert {row["scorer"] for row in common.read_jsonl(run / "selected.jsonl")} == {*names.split()}

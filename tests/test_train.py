@@ -404,7 +404,7 @@ def test_a_run_that_teaches_nothing_is_named_once_and_the_others_are_learned_fro
     relabel(runs[2], lambda i, row: None)
     options = ["--separate", "--design", "scatr", "logistic", "--seed", 32, 42, "--configs", 1]
     said = run_here("03_train_scorer.py", *runs, *options, "--workers", 1)
-    why = " (a family is one); a scorer learns from right and wrong answers to 4 problems or more"
+    why = " (a family counts as one); a scorer learns from right and wrong answers to 4 problems or more"
     _, few, three_families, unjudged = sorted(said.stderr.splitlines())
     assert few.startswith(f"warning: {runs[0]}: 8 problems, 2 for validation (accuracy ± 35 points)")
     assert three_families.startswith(f"warning: {runs[1]}: ") and three_families.endswith(f"to 3 problems{why}")
