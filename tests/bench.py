@@ -7,9 +7,10 @@ Compare only numbers of one call: it measures the sides in turn, on the same mac
 
 import importlib
 import sys
+from functools import partial
 from pathlib import Path
 
-NAMES = ("generate", "vllm", "train", "sandbox", "math", "report", "options", "stop", "bodies")
+NAMES = ("generate", "vllm", "train", "sandbox", "options", "stop", "bodies")
 
 
 def main():
@@ -21,7 +22,7 @@ def main():
     sys.path[:0] = [str(tests.parent), str(tests)]
     sys.argv[0] = f"bench.py {words[0]}"  # argparse's name of the program
     part = importlib.import_module(f"bench_{words[0]}")
-    importlib.import_module("common").entry(lambda: part.main(words[1:]), "no figure")
+    importlib.import_module("common").entry(partial(part.main, words[1:]), "nothing is kept")
 
 
 if __name__ == "__main__":
