@@ -1856,6 +1856,8 @@ def main(argv=None):
     args.model_stamp = common.model_stamp(args.model, args.revision)
     if Path(args.model).is_dir():
         args.model = str(Path(args.model).resolve())  # one name from wherever it is called
+    elif args.model.startswith(("/", ".", "~")) or args.model.count("/") > 1:  # no id of the Hub
+        die(f"{args.model}: there is no such folder")
     args.tokenizer_stamp = common.tokenizer_stamp(args.model, args.revision)
     for path in (args.scorer, args.responses):
         if path and not Path(path).is_file():

@@ -271,7 +271,7 @@ class Task:
     pos_weight: float  # wrong answers of the training part for each right one
     configs: list
     trials: list = field(default_factory=list)
-    clock_seconds: float = 0.0  # of the whole search, whose trainings run side by side
+    clock_seconds: float = 0.0  # its share of the time of the searches that run side by side
     best: dict | None = None  # the trial with the lowest validation loss
     weights: dict | None = None  # of its best epoch
 
@@ -734,9 +734,8 @@ def main(argv=None):
     wanted = recipes_of(args)
     recipes = with_layers(wanted)
     stamps, missing = find_missing(recipes)
-    for folder in {path.parent for path in missing}:  # refused before the search if it takes no file
-        common.write_json(folder / ".probe.json", {})
-        Path(folder, ".probe.json").unlink(missing_ok=True)
+    for folder in {path.parent for path in missing}:
+        common.check_writable(folder)
     make_scorers({path: recipes[path] for path in recipes if path in missing}, stamps, args)
     for path in wanted:
         if path in stamps:

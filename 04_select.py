@@ -1,6 +1,5 @@
 """Score rollouts by trained scorers and pick an answer a problem, without labels.
 
-    python 04_select.py RUN --scorer scorer.pt
     python 04_select.py RUN --scorer runs/model/cal/32/scatr*.pt
     python 04_select.py RUN        # without a scorer: by majority or likelihood
 
@@ -19,21 +18,21 @@ the answers and which of them are equal, also where there are no references:
 best-of-n takes the rollout with the highest score, of equal scores the first.
 weighted-vote, where answers can be equal, takes the answer with the largest sum
 of weights, and the best-scored of its rollouts. A weight is the sigmoid of the
-score, as in the paper. It is not p: right and wrong weigh the same in training.
+score, as in the paper. It is not p: training weights right and wrong answers as
+if there were as many of each, and p undoes this.
 
-Scorers whose file names are equal up to an @ are seeds of one scorer, whose
-logits are averaged for answers.jsonl. It is picked by the scorer and strategy
-that were right most often on the validation part of the calibration problems,
-so give scorers of one calibration set; to decide, give one, or --strategy. That
-share is printed, and the file of the scorer's first seed. It is of the quarter
-of the problems that also chose the configuration (10 of them: ± 16 points), and
-says little of other data: README's pairs were 24 points below to 20 above it.
+Scorers whose file names are equal up to an @ are seeds of one; their logits are
+averaged. answers.jsonl is picked by the scorer and strategy that were right
+most often on the validation part of the calibration problems, so give scorers
+of one calibration set; to decide, give one, or --strategy. That share and the
+file of the scorer's first seed are printed. The share is of the quarter of the
+problems that also chose the configuration (10 of them: ± 16 points), and says
+little of other data: for README's pairs it was 24 too high to 20 too low.
 
 Without a scorer the most frequent answer is taken, or where no answers can be
 equal the one whose tokens are likeliest; "scorer" and "p" are null then.
 """
 
-import textwrap
 from collections import defaultdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -41,7 +40,7 @@ from types import SimpleNamespace
 import common
 from common import np, torch
 
-SHOWN, LINES, WIDTH = 3, 12, 100  # how many answers are printed, of so many lines; the columns of a question
+SHOWN, LINES, WIDTH = 3, 12, 100  # how many answers are printed, with at most so many lines and columns each
 
 
 def main():
@@ -197,9 +196,12 @@ def choose(scorers, strategies):
             share = scorer.checkpoint.get("right_of_validation", {}).get(strategy, -1)
             accuracies[seedless(path), strategy].append(share)
     (scorer, strategy), shares = max(accuracies.items(), key=lambda item: np.mean(item[1]))
-    share = "an unknown share" if min(shares) < 0 else f"{100 * np.mean(shares):.1f} %"
-    choices = f"the most of {len(accuracies)} choice(s), mean of {len(shares)} seed(s)"
-    return scorer, strategy, f"{scorer}, {strategy}: {share} of the validation problems right; {choices}"
+    reason = f"{100 * np.mean(shares):.1f} % of the validation problems right"
+    if len(accuracies) > 1:
+        reason += f", the most of {len(accuracies)} choices"
+    if min(shares) < 0:
+        reason = "the first given, as its file does not say how often it was right"
+    return scorer, strategy, f"{scorer}, {strategy}: {reason}"
 
 
 def write_answers(run, picks):
@@ -217,9 +219,9 @@ def write_answers(run, picks):
 
 def in_brief(row):
     """Return a row of answers.jsonl as a person reads it."""
-    question = textwrap.shorten(row["prompt"], WIDTH)
+    question = " ".join(row["prompt"].split())[:WIDTH]
     answer = row["answer"] or f"(no answer found) ... {row['response'][-WIDTH:]}"
-    lines = [f"    {line}" for line in answer.strip().splitlines()[:LINES]]
+    lines = [f"    {line[: WIDTH - 4]}" for line in answer.strip().splitlines()[:LINES]]
     remarks = [f", {name} {row[name]:.2g}" for name in ("p", "vote", "label") if row.get(name) is not None]
     return "\n".join([question, *lines, f"    [{row['strategy']}{''.join(remarks)}]"])
 

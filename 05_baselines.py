@@ -1530,6 +1530,8 @@ def parse_args(words: list[str]) -> tuple[str, argparse.Namespace]:
     args = parser.parse_args(words[1:] if words[:1] == [command] else words)
     if getattr(args, "epochs", 1) < 1:
         common.die(f"--epochs {args.epochs}: give 1 or more")
+    if getattr(args, "out", None):
+        common.check_writable(args.out)
     if getattr(args, "plots", False) and not importlib.util.find_spec("matplotlib"):
         common.die("--plots needs matplotlib: pip install matplotlib")
     return command, args

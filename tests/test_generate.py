@@ -478,6 +478,7 @@ def test_vectors_are_in_the_type_of_the_model(folder, tmp_path):
 
 
 @pytest.mark.parametrize("command, words", [
+    ("./modle p.jsonl", "./modle: there is no such folder"),
     ("other/modle p.jsonl", "model 'other/modle', which is not a folder here, cannot be loaded"),
     ("other p.jsonl", "/other: there is no config.json in it; give the folder of a whole model, or a Hub id"),
     ("model p.jsonl --temp 1", "unrecognized arguments: --temp"),

@@ -716,8 +716,8 @@ def test_repetitions_are_different_runs_of_the_same_problems_and_n(tmp_path):
         assert f"{other} has other problems or another N than {a}" in refusal(a, other)
 
 
-def test_what_a_report_needs_and_has_not_is_one_line(run, monkeypatch):
-    assert "cannot write /proc/x/results.json: " in refusal(run, "--out", "/proc/x")
+def test_what_a_report_needs_is_looked_at_before_any_work(run, monkeypatch):
+    assert "cannot write into /proc/x: " in refusal(run, "--out", "/proc/x")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert "pip install matplotlib" in refusal(run, "--plots")
     assert not (run / "report.md").exists()

@@ -346,6 +346,7 @@ def test_the_papers_parts_keep_each_gpu_busy(tmp_path, engine):
 
 
 BAD = [  # arguments and settings; what is said of them
+    ("no/such/folder {demo}/math_a.jsonl {demo}/math_b.jsonl", "no/such/folder: there is no such folder"),
     ("{demo}/model {demo}/math_a.jsonl nonsense", "known names are"),
     ("{demo}/model {demo}/math_a.jsonl", "give MODEL A B"),
     ("--paper --plam", "--plam is no option"), ("SEEDS=a", "03_train_scorer.py: argument --seed"),

@@ -365,7 +365,7 @@ BAD = [  # arguments, where a name is that of a run; what is said
     ("broken", "'p1', 3)"), ("good model", "'other'"), ("good deeper", "9 layers"),
     ("good unlabelled", "02_label.py"), ("good nowhere", "01_generate.py"), ("good -o .", "folder"),
     ("good --configs 1 -o hidden.pt", "hidden.pt: not a scorer"),
-    ("good -o /proc/none/x.pt", "cannot write /proc/none/"),
+    ("good -o /proc/none/x.pt", "cannot write into /proc/none: "),
     ("good --rollouts -1", "-1: give 1 or more"),
     ("good --design transformer-last10", "--extra last10"), ("good --design ensemble", "--layers all"),
     ("good --design scatr scatr", "would be made twice"), ("good --vector all/eos", "scatr takes"),
