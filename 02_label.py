@@ -78,8 +78,7 @@ def label_run(run, options):
     """Bring the run's labels.jsonl up to date, unless a person made it; return the run's row of the table."""
     rollouts = common.read_rollouts(run)
     keys = common.keys_of(common.align(rollouts, None, run / "rollouts.jsonl"))
-    common.check_same_problems(run, rollouts)
-    problems = {row["id"]: row for row in common.read_jsonl(run / "problems.jsonl")}
+    problems = common.check_same_problems(run, rollouts)
     path = run / "labels.jsonl"
     earlier = common.read_jsonl(path, needs=("id", "sample", "label")) if path.is_file() else []
     if not earlier or any("stamp" in row for row in earlier):

@@ -45,6 +45,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
+from operator import attrgetter
 from pathlib import Path
 
 import common
@@ -504,7 +505,7 @@ def find_missing(recipes):
     missing = []
     refusals = {}  # runs -> why nothing can be learned from them
     warnings = {}  # runs -> why a scorer of them may be poor
-    for paths in grouped(recipes, lambda recipe: (recipe.runs, recipe.vector)):
+    for paths in grouped(recipes, attrgetter("runs", "vector")):
         recipe = recipes[paths[0]]
         where = ", ".join(recipe.runs)
         rollouts = load_rollouts(recipe.runs, recipe.vector)

@@ -10,16 +10,14 @@ the answers and which of them are equal, also where there are no references:
                          answer: for code the program; p: the probability that
                          it is right; vote: its share of all votes
     selected.jsonl       such rows for each scorer and strategy, without texts
-    scores/SCORER.jsonl  for each rollout id, sample, "score" (its logit),
-                         "weight" (of its vote) and "p"
+    scores/SCORER.jsonl  for each rollout id, sample, "score", "weight" and "p"
     scores/SCORER.cost.json  costs; the files that scores were "made_of"; which
                          problems of this run the scorer "learned" from
 
 best-of-n takes the rollout with the highest score, of equal scores the first.
 weighted-vote, where answers can be equal, takes the answer with the largest sum
 of weights, and the best-scored of its rollouts. A weight is the sigmoid of the
-score, as in the paper. It is not p: training weights right and wrong answers as
-if there were as many of each, and p undoes this.
+score, as in the paper; p also undoes the weight of right answers in training.
 
 Scorers whose file names are equal up to an @ are seeds of one; their logits are
 averaged. answers.jsonl is picked by the scorer and strategy that were right

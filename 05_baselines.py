@@ -156,7 +156,7 @@ def load_arrays(path, label_rows, excluded):
     for row in common.each_rollout(path):
         del row["response"]  # the texts of several runs may not fit into memory
         rollouts.append(row)
-    common.check_same_problems(path, rollouts)
+    problems = common.check_same_problems(path, rollouts)
     keys = common.keys_of(rollouts)
     label_rows = common.align(label_rows, keys, path / "labels.jsonl")
     places = defaultdict(list)
@@ -168,7 +168,6 @@ def load_arrays(path, label_rows, excluded):
     ids = [*places]
     places = np.array([*itertools.zip_longest(*places.values(), fillvalue=len(keys))]).T
     groups = [-1 if row.get("group") is None else row["group"] for row in label_rows]
-    problems = {row["id"]: row for row in common.read_jsonl(path / "problems.jsonl")}
     return RunArrays(
         path, common.read_meta(path), rollouts, ids,
         families=[problems[id].get("family", id) for id in ids],
@@ -954,8 +953,7 @@ class Verifier:
 def score_rollouts(run, name, verifier, cost, *made_of):
     """Write scores/NAME.jsonl and what it cost; scores of the same rollouts by the same files are kept."""
     rollouts = common.read_rollouts(run)
-    common.check_same_problems(run, rollouts)
-    problems = {row["id"]: row for row in common.read_jsonl(run / "problems.jsonl")}
+    problems = common.check_same_problems(run, rollouts)
     path = run / "scores" / f"{name}.jsonl"
     model = verifier.model
     origin = origin_of(*made_of, run / "rollouts.jsonl") | {"model_stamp": vars(model).get("model_stamp")}
@@ -1379,10 +1377,13 @@ def times_as_much(name, row, other):
     return f"{three_digits(costs[0] / costs[1])}×"
 
 
+def problem_count(row):
+    return three_digits(row.problems)
+
+
 SHOWN = {  # what a column shows, of its rows; None where it is missing
     "accuracy": accuracy_of, "points above": points_above,
-    "% of gap closed": gap_closed, "domains right %": domains_right,
-    "problems": lambda row: three_digits(row.problems),
+    "% of gap closed": gap_closed, "domains right %": domains_right, "problems": problem_count,
     **{f"best of {n}": partial(accuracy_with, n) for n in ("4", "8", "12")},
     **{name: partial(cost_of_row, name) for name in COSTS},
     **{f"times {name}": partial(times_as_much, name) for name in COSTS},

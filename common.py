@@ -64,7 +64,11 @@ def argument_parser(description: str, prog: str | None = None) -> argparse.Argum
     """Return a parser whose help stands as written, and which refuses in one line, without its usage."""
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog, description=description, formatter_class=form, allow_abbrev=False)
-    parser.error = lambda message: die(f"{parser.prog}: {message} (-h explains)")
+
+    def refuse(message):
+        die(f"{parser.prog}: {message} (-h explains)")
+
+    parser.error = refuse
     return parser
 
 
@@ -1074,7 +1078,9 @@ def causal_attention(module, q, k, v, mask=None, scaling=None, sliding_window=No
     Padding is on the right, where no real token attends to it. `s_aux` [H] is the score of a sink (gpt-oss).
     """
     # Keys are repeated, as with grouped heads and a mask CUDA would hold all scores [B, H, T, T] in memory
-    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    groups = q.shape[1] // k.shape[1]
+    k = k.repeat_interleave(groups, 1)
+    v = v.repeat_interleave(groups, 1)
     width = v.shape[-1]
     sinks = int(s_aux is not None)
     if sinks:  # a token in front with value 0, whose score is the sink by one more dimension

@@ -25,7 +25,9 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PreTrainedTokeniz
 import common
 
 ROOT = Path(__file__).resolve().parents[1]
-generate, trainer, report = map(importlib.import_module, ("01_generate", "03_train_scorer", "05_baselines"))
+generate = importlib.import_module("01_generate")
+trainer = importlib.import_module("03_train_scorer")
+report = importlib.import_module("05_baselines")
 
 
 # Results that could depend on a processor's arithmetic: `.ci/run` tests them with a second kind of it.
