@@ -25,7 +25,7 @@ most often on the validation part of the calibration problems, so give scorers
 of one calibration set; to decide, give one, or --strategy. That share and the
 file of the scorer's first seed are printed. The share is of the quarter of the
 problems that also chose the configuration (10 of them: ± 16 points), and says
-little of other data: for README's pairs it was 35 too high to 20 too low.
+little of other data: for README's pairs it was 26 too high to 20 too low.
 
 Without a scorer the most frequent answer is taken, or where no answers can be
 equal the one whose tokens are likeliest; "scorer" and "p" are null then.
